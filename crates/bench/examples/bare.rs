@@ -25,10 +25,10 @@ use md5::{Digest as _, Md5};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-/// What is read of a file at once, and of a connection (as a site does).
+/// What is read of a file at once, as a site does. Of a connection the library reads as much as it will, where a site reads 64 KiB.
 const PIECE: usize = 256 << 10;
-/// Pieces of one body on their way to its file.
-const AHEAD: usize = 4;
+/// Frames of one body on their way to its file.
+const AHEAD: usize = 64;
 
 type Body = BoxBody<Bytes, std::io::Error>;
 type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -69,7 +69,7 @@ async fn answer(request: Request<Incoming>, directory: &Path) -> Result<Response
 
 /// Writes a body to its file while it comes, and syncs it.
 async fn put(mut body: Incoming, path: PathBuf) -> Result<Response<Body>, Failed> {
-    let (pieces, mut come) = mpsc::channel::<Bytes>(AHEAD * PIECE / (16 << 10));
+    let (pieces, mut come) = mpsc::channel::<Bytes>(AHEAD);
     let written = tokio::task::spawn_blocking(move || {
         let (mut file, mut hash) = (File::create(path)?, Md5::new());
         while let Some(piece) = come.blocking_recv() {

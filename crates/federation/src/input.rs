@@ -49,7 +49,7 @@ pub enum Input {
         message: Message,
     },
     /// Somebody waits until all members of a followed bucket have said that they have seen so much of it: they are asked in turn,
-    /// once. What they have said is told by [`crate::Federation::seen`]; who still waits says so again.
+    /// once, and those that lack it for long not each time. What they have said is told by [`crate::Federation::seen`]; who still waits says so again.
     Hear {
         /// Which.
         bucket: BucketId,

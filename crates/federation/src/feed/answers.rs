@@ -5,8 +5,8 @@
 //!
 //! Invariants: each batch is read from one view and says what goes along with it, as if it had been asked for by itself: a pull
 //! was always continued by another that reads a later view. A batch starts where the one before it ended, whatever was written in
-//! between. Whoever asks anew, whose link ends, or who is refused gets no more of the answer before; of a bucket that is left the
-//! asker hears so. [`limits::SERVED_AT_ONCE`] answers have batches left at most.
+//! between. Whoever asks anew, whose link ends, or whom this machine refuses gets no more of the answer before (where the shell drops a
+//! batch of a full link and says so, the rest is still tried); of a bucket that is left the asker hears so. [`limits::SERVED_AT_ONCE`] answers have batches left at most.
 
 use skerry_base::{BucketId, Instant, Origin, SiteId, Vector, limits as bounds};
 

@@ -4,7 +4,7 @@
 //! one has heard all, days among hundreds, and what was heard is in memory only: a site that starts anew more often never does.
 //! Before: the shell says which buckets, and up to where. After: a check of those, to one site at a time, whom one that has the
 //! same answers by the same. Invariants: one such check in [`limits::HEAR_PAUSE`], however many buckets and members there are;
-//! each member is asked once in a round of them; who was sent one is answered none for a while, so that no two go on by
+//! each member is asked once in a round of them at most, and ever more seldom while it lacks what it is asked for; who was sent one is answered none for a while, so that no two go on by
 //! themselves; who is known to have that much is not asked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,6 +18,9 @@ use crate::limits;
 
 /// Members that are looked at in one step until one is found that is to be asked: each look goes through all buckets waited for.
 const LOOKED: usize = 16;
+
+/// Longer than a round of a thousand members takes, with the rest before it.
+const ROUND_MOST: Duration = Duration::from_secs(8 * 3600);
 
 /// What is to be heard, and of whom.
 #[derive(Debug, Default)]
@@ -46,12 +49,14 @@ impl Hearing {
         self.goals.remove(&bucket);
     }
 
-    /// Whether it may be asked once more; then it rests for twice as long as the last time.
+    /// Whether it may be asked once more; then it rests for twice as long as the last time. Who was not asked for much longer than it
+    /// had to rest had what it was asked for last.
     fn may_ask(&mut self, site: SiteId, now: Instant) -> bool {
         let last = self.asked.get(&site).copied();
         if last.is_some_and(|(until, _)| until > now) {
             return false;
         }
+        let last = last.filter(|(until, rest)| now.since(*until) <= (*rest).max(ROUND_MOST));
         let rest = last.map_or(limits::HEAR_AGAIN / 2, |(_, rest)| (rest * 2).min(limits::HEAR_SELDOM));
         self.asked.insert(site, (now.after(rest), rest));
         true
@@ -147,5 +152,12 @@ mod tests {
         // Of 720 rounds: after 1, 1, 2, 4, 8 and 16 hours, then daily.
         assert_eq!(asked, 6 + 29);
         assert!(hearing.may_ask(SiteId([2; 16]), now), "each by itself");
+        // One that has what it is asked for each day is asked for the next day's as soon as ever.
+        let daily = SiteId([3; 16]);
+        for _ in 0..30 {
+            assert!(hearing.may_ask(daily, now));
+            assert_eq!(hearing.asked[&daily].1, limits::HEAR_AGAIN / 2);
+            now = now.after(hour * 24);
+        }
     }
 }

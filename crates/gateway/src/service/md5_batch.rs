@@ -136,6 +136,7 @@ impl Md5Batch {
             waiting.into_iter().for_each(|(id, upto)| self.catch_up(id, upto));
             let mut bodies = self.bodies();
             if bodies.clears == asked {
+                // Under the lock, or who asks now would be passed over; that it is said again below may let two clear at once.
                 bodies.clearing = false;
                 return;
             }

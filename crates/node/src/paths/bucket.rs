@@ -235,16 +235,7 @@ impl Site {
 
     /// What a name means: one that is not known here may have been claimed elsewhere a moment ago.
     pub(crate) async fn known(&self, name: &str) -> Outcome<Bucket> {
-        if let Some(bucket) = self.bucket(name).await? {
-            return Ok(bucket);
-        }
-        if heard::hear_some_claims(self).await
-            && let Some(bucket) = self.bucket(name).await?
-        {
-            return Ok(bucket);
-        }
-        heard::hear_claims(self).await;
-        self.bucket(name).await?.ok_or_else(|| ServiceError::no_such_bucket(name))
+        heard::find(self, || self.bucket(name)).await?.ok_or_else(|| ServiceError::no_such_bucket(name))
     }
 
     /// The document of an access key.

@@ -61,10 +61,27 @@ const NEAR: usize = 2;
 /// How long those may take: all are asked then.
 const SAY_SOON: Duration = Duration::from_secs(1);
 
+/// What a look-up in the system bucket finds, at last with what all sites that can be reached know of it.
+pub(crate) async fn find<T, F>(site: &Site, look: impl Fn() -> F) -> Outcome<Option<T>>
+where
+    F: Future<Output = Outcome<Option<T>>>,
+{
+    if let Some(found) = look().await? {
+        return Ok(Some(found));
+    }
+    if hear_some_claims(site).await
+        && let Some(found) = look().await?
+    {
+        return Ok(Some(found));
+    }
+    hear_claims(site).await;
+    look().await
+}
+
 /// Takes what a few of many sites know of the system bucket: what is not known here may have been claimed a moment ago, and what
 /// they say is mostly what all know. False with few links. That something is nowhere only all can say together
 /// ([`hear_claims`]), landmarks no better than any other: claims come by feed.
-pub(crate) async fn hear_some_claims(site: &Site) -> bool {
+async fn hear_some_claims(site: &Site) -> bool {
     let few = few(site, entropy::share());
     if few.is_empty() {
         return false;

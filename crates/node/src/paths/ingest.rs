@@ -275,7 +275,7 @@ impl Summing {
     fn catch_up(&self) {
         let is_plenty = || self.room.taken() <= self.room.bytes() / 2;
         let waits = !self.is_last && is_plenty() && self.work.has_company();
-        self.work.catch_up(self.number - u64::from(waits).min(self.number));
+        self.work.catch_up(self.number.saturating_sub(u64::from(waits)));
     }
 }
 

@@ -602,14 +602,7 @@ pub(crate) fn stays(site: &Site, bucket: BucketId, life: Origin) -> Outcome<()> 
 
 /// The bucket; its claim may be on its way.
 pub(crate) async fn claimed(site: &Arc<Site>, id: BucketId) -> Outcome<Bucket> {
-    if let Some(bucket) = site.bucket_of(id).await? {
-        return Ok(bucket);
-    }
-    if heard::hear_some_claims(site).await
-        && let Some(bucket) = site.bucket_of(id).await?
-    {
-        return Ok(bucket);
-    }
-    heard::hear_claims(site).await;
-    site.bucket_of(id).await?.ok_or_else(|| ServiceError::no_such_bucket(&id.to_string()))
+    heard::find(site, || site.bucket_of(id))
+        .await?
+        .ok_or_else(|| ServiceError::no_such_bucket(&id.to_string()))
 }
