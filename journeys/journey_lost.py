@@ -89,7 +89,8 @@ def lost(checks, demo):
             wait_for("it is found", lambda n=number: not state(demo, n)["lost"], 60)
         for client in (one, two):
             wait_for("the link", lambda c=client: c.get_object(Bucket=bucket, Key="alone")["Body"].read() == alone, 30)
-        read = two.get_object(Bucket=bucket, Key="both")
+        # Site 2 may have had the other one of site 1, and have no link with site 3 yet.
+        read = wait_for("the link of site 2", lambda: two.get_object(Bucket=bucket, Key="both"), 30)
         equal((read["Body"].read(), read["VersionId"]), (new, version), "the real version")
         expect("x-skerry-lost" not in read["ResponseMetadata"]["HTTPHeaders"], "it is the version that was asked for")
         equal(state(demo, 1)["count"], 2, "what was said is not forgotten")

@@ -179,6 +179,9 @@ impl Effects for Live {
         let (name, state) = (self.peers.roster.name(site), if alive { "alive" } else { "silent" });
         tracing::info!(site = name, state, "a site was heard, or is not any more");
         self.liveness.set(site, Heard { alive, since: self.clock.now() });
+        if alive {
+            self.peers.heard(site);
+        }
         self.changes.world();
     }
 

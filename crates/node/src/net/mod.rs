@@ -208,6 +208,9 @@ pub trait Net: Send + Sync + 'static {
     /// links are that cost nothing.
     fn set_rest(&self, _peer: NodeId, _every: Option<Duration>) {}
 
+    /// Somebody has heard `peer`: it is dialled soon if there is no link, however long the pause between tries has become.
+    fn heard(&self, _peer: NodeId) {}
+
     /// Asks so many peers now, each in its turn, whether they are there: links whose other ends are gone end by it.
     fn doubt(&self, _most: usize) {}
 

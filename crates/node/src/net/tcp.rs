@@ -412,6 +412,14 @@ impl Net for TcpNet {
         });
     }
 
+    fn heard(&self, peer: NodeId) {
+        self.shared.state(|state| {
+            if let Some(peer) = state.peers.get(&peer).filter(|peer| peer.standing.is_none()) {
+                peer.wakers.heard.notify_one();
+            }
+        });
+    }
+
     fn doubt(&self, most: usize) {
         self.shared.state(|state| {
             let linked = |(node, peer): (&NodeId, &PeerState)| peer.link.as_ref().map(|_| *node);

@@ -184,6 +184,13 @@ struct Noted {
 }
 
 impl Peers {
+    /// Somebody has heard a site: it is dialled if there is no link.
+    pub(crate) fn heard(&self, site: SiteId) {
+        if let Some(node) = self.roster.node(site) {
+            self.net.heard(node);
+        }
+    }
+
     /// How long the link to a site rests, if longer than others do, and whether one of the ends pays for what crosses.
     pub(crate) fn rests(&self, site: SiteId, every: Option<Duration>, is_paid: bool) {
         let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);

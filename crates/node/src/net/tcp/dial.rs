@@ -31,6 +31,8 @@ const SHORTEST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(30);
 /// The same while a link stands that others carry.
 const LONGEST_CARRIED: Duration = Duration::from_secs(600);
+/// Between two that dial one of whom they have heard.
+const APART: Duration = Duration::from_millis(5);
 /// A link that lived this long has earned a quick redial.
 const STEADY: Duration = Duration::from_secs(10);
 /// Addresses tried per round: those that an operator said never keep the site's own from being tried.
@@ -84,11 +86,20 @@ pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop
         tokio::select! {
             () = stop.cancelled() => return,
             () = wakers.hurry.notified() => pause = SHORTEST,
+            () = heard(&shared, &wakers) => pause = SHORTEST,
             // What carried it is gone: a direct link is wanted as soon as ever.
             () = wakers.change.notified(), if pause > LONGEST => pause = SHORTEST,
             () = pace::pause(jittered(pause)) => {}
         }
     }
+}
+
+/// Somebody has heard the peer, and it is this one's turn. All hear of one that returns at the same time, and it dials them
+/// all as well: they come one after the other.
+async fn heard(shared: &Shared, wakers: &Wakers) {
+    wakers.heard.notified().await;
+    let peers = u32::try_from(shared.state(|state| state.peers.len())).unwrap_or(u32::MAX);
+    pace::pause(jittered(APART.saturating_mul(peers).min(LONGEST))).await;
 }
 
 /// Whether the link that stands is carried by others.
@@ -106,6 +117,8 @@ pub(super) struct Wakers {
     pub(super) change: Arc<Notify>,
     /// Dial now: healed, or a new address.
     pub(super) hurry: Arc<Notify>,
+    /// Dial soon: somebody has heard it.
+    pub(super) heard: Arc<Notify>,
 }
 
 impl Wakers {

@@ -423,6 +423,21 @@ async fn a_restarted_peer_is_met_again_at_its_address() {
     echo(&a, &b, b"again").await;
 }
 
+#[tokio::test]
+async fn who_was_heard_is_dialled_unless_it_is_linked() {
+    let (mut a, b) = (Site::new().await, Site::new().await);
+    let heard = |site: &Site| {
+        site.net.heard(b.node());
+        let heard = site.net.shared.state(|state| state.peers[&b.node()].wakers.heard.clone());
+        heard.notified().now_or_never().is_some()
+    };
+    a.net.set_peers(vec![b.silent()]);
+    assert!(heard(&a));
+    b.net.set_peers(vec![a.address()]);
+    a.up(b.node()).await;
+    assert!(!heard(&a));
+}
+
 /// A machine that has lost one address, and dials from another one, if from any.
 struct Moved {
     gone: std::net::IpAddr,
