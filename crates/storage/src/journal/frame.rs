@@ -24,7 +24,7 @@ const VERSION: u8 = 1;
 /// Bytes before the entries.
 pub(crate) const HEADER: usize = 48;
 /// Bytes of one line of the table of bodies.
-const BODY_LINE: usize = 56;
+pub(crate) const BODY_LINE: usize = 56;
 /// Bytes covered by the checksum within the header.
 const COVERED: usize = 40;
 

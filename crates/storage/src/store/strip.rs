@@ -19,15 +19,15 @@ use crate::chunks::row::{Area, Note, Place};
 use crate::disk::File;
 use crate::fields::round_up;
 use crate::journal::file_name;
-use crate::journal::frame::{BodyLine, Kind};
+use crate::journal::frame::{BODY_LINE, BodyLine, Kind};
 use crate::journal::reader::{Met, walk_sealed};
 use crate::journal::segment::{self, Footer, Line, SegmentHeader};
 use crate::space::Use;
 
 /// How the name of a segment ends while its heads are written.
 pub(super) const STAGED: &str = ".stripped";
-/// Bytes of bodies moved by one frame.
-const FRAME: usize = 256 << 10;
+/// Bytes of bodies and their lines moved by one frame, in segments that hold two of them.
+const FRAME: u64 = 256 << 10;
 /// The least part of a segment that is worth writing it anew: one in this many.
 const WORTH: u64 = 4;
 
@@ -123,7 +123,7 @@ impl Store {
         let living = living?;
         done.more = true;
         let mut all = true;
-        for group in groups(&living) {
+        for group in groups(&living, FRAME.min(self.settings.journal_segment_bytes / 2)) {
             all &= self.move_group(group)?;
         }
         if !all {
@@ -324,14 +324,14 @@ impl Store {
     }
 }
 
-/// Bodies by the frame.
-fn groups(living: &[Living]) -> impl Iterator<Item = &[Living]> {
+/// Bodies by the frame, of at most so many bytes. A segment may be from when they were larger than a frame may be now.
+fn groups(living: &[Living], most: u64) -> impl Iterator<Item = &[Living]> {
     let mut rest = living;
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = |body: &&Living| {
-            bytes += body.len as usize;
-            bytes <= FRAME
+            bytes += BODY_LINE as u64 + u64::from(body.len);
+            bytes <= most
         };
         let count = rest.iter().take_while(fits).count().max(1);
         let (group, tail) = rest.split_at_checked(count)?;

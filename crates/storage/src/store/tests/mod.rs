@@ -22,6 +22,7 @@ mod resting;
 mod salt;
 mod scrubbing;
 mod sectors;
+mod stripping;
 mod unread;
 mod unvouched;
 mod wear;
