@@ -101,7 +101,7 @@ async fn fetched(site: &Arc<Site>, from: Seat, epoch: u64) -> Outcome<()> {
     held.retain(|bucket, _| *bucket == site.system || site.is_member(*bucket));
     covered(site, held.clone()).await?;
     if joins {
-        for bucket in held.into_keys() {
+        for bucket in held.into_keys().filter(|bucket| *bucket != site.system) {
             bodies(site, member, bucket).await?;
         }
     }
@@ -199,7 +199,9 @@ async fn keep(
         if record.bucket != bucket {
             return Err(refusal::malformed("a record of another bucket"));
         }
-        match bodies.filter(|_| is_held && record.object().is_some()) {
+        // What is said of homes and names is its own body, and in no bucket that anybody could follow.
+        let has_body = is_held && bucket != site.system && record.object().is_some();
+        match bodies.filter(|_| has_body) {
             Some(member) => hold(site, member, &record).await?,
             None => plain.push(record),
         }

@@ -410,7 +410,6 @@ async fn a_node_that_lost_entries_has_them_of_the_other_and_reads_for_its_site_a
 /// Two of three begin anew at once, as after a power failure of the whole site with cards of one batch: those homes pass that the third
 /// one takes over, first of one and then of the other.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "waits in vain in one of ten runs, why is not known: docs/limits.md, nodes that lose part of their journals"]
 async fn the_homes_of_two_nodes_that_lost_entries_pass_one_after_the_other() {
     let mut world = TestWorld::of_nodes(3, 1).await;
     let absent = || WriteCondition { absent: true, ..WriteCondition::default() };

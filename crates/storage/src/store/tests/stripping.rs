@@ -1,4 +1,4 @@
-//! What lives in a segment moves into segments of another size.
+//! What of the journal is on disk for what lives in it, and moving into segments of another size.
 
 use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, WallTime};
@@ -44,4 +44,34 @@ fn what_lives_in_a_large_segment_moves_into_small_ones() {
         assert_eq!(read.ok(), lives(number).then(|| bytes.into()), "{number}");
     }
     audit(&store);
+}
+
+/// Of bodies that no hole gives back a segment is left as it is until what lives is a fifth of it, its head not counted.
+#[test]
+fn bodies_of_the_journal_take_five_times_what_lives_at_most() {
+    const LEN: u64 = 1_200;
+    /// The heads of a put and of a delete, and their lines in the footer.
+    const HEADS: u64 = 320;
+    for one_in in [1, 3, 5, 8, 20] {
+        let settings = Settings { journal_heads_bytes: u64::MAX, ..kept() };
+        let (store, _) = open(&FaultyDisk::default(), &settings);
+        let count = 600;
+        for number in 0..count {
+            put_small(&store, &format!("{number}"), number, &body(number, LEN as usize)).unwrap();
+        }
+        for number in (0..count).filter(|number| number % one_in != 0) {
+            delete(&store, &format!("{number}")).unwrap();
+        }
+        for now in [0, CHUNK_REST_MS, CHUNK_REST_MS] {
+            for _ in 0..30 {
+                store.checkpoint().unwrap();
+                store.collect(WallTime(now)).unwrap();
+            }
+        }
+        let journal = store.usage().journal;
+        assert_eq!(journal.live, count.div_ceil(one_in) * LEN);
+        let most = 5 * journal.live + count * HEADS + 3 * settings.journal_segment_bytes;
+        assert!(journal.allocated <= most, "one in {one_in}: {} of {most}", journal.allocated);
+        audit(&store);
+    }
 }
