@@ -603,8 +603,10 @@ impl<'a> Window<'a> {
         Ok(self.bytes.get(from..to).unwrap_or_default())
     }
 
-    /// Skips a hole; the result is a multiple of 8.
+    /// Skips a hole; the result is a multiple of 8. Room that was set aside and never written counts as one, but not where the
+    /// kernel has read ahead into it, which it does for as long as somebody reads on: all of three segments at each start.
     fn next_data(&self, offset: u64) -> Result<u64, StorageError> {
+        self.file.release(offset, self.len.saturating_sub(offset));
         let found =
             self.file.next_data(offset).map_err(|error| StorageError::io("read the journal", &error))?;
         Ok(found.map_or(self.len, |found| found.max(offset) & !7))
