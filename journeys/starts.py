@@ -21,7 +21,7 @@ from checks import expect, wait_for
 import boto3
 from botocore.config import Config
 
-HOST = "127.0.0.1:17600"
+HOST, PEERS = "127.0.0.1:17650", "127.0.0.1:17651"
 
 
 def signed(client, key):
@@ -44,7 +44,7 @@ def tries(path):
 def start(site, path):
     """Milliseconds from the start of the process to the answer."""
     begin = time.monotonic()
-    site.spawn("server", str(site.directory / "site"), SKERRY_S3_LISTEN=HOST, SKERRY_PEER_LISTEN="127.0.0.1:17601",
+    site.spawn("server", str(site.directory / "site"), SKERRY_S3_LISTEN=HOST, SKERRY_PEER_LISTEN=PEERS,
                SKERRY_ACCESS_KEY=beside.KEY, SKERRY_SECRET_KEY=beside.SECRET)
     while not tries(path):
         expect(time.monotonic() - begin < 60 and site.process.poll() is None, "it does not answer")
@@ -62,7 +62,10 @@ def main():
     shutil.rmtree(options.work, ignore_errors=True)
     options.work.mkdir(parents=True)
     site = beside.Skerry(options.binary, options.work)
-    site.start()
+    site.endpoint = f"http://{HOST}"
+    site.run("init", "--dir", str(options.work / "site"), "--root", str(options.work / "root"))
+    site.spawn("server", str(options.work / "site"), SKERRY_S3_LISTEN=HOST, SKERRY_PEER_LISTEN=PEERS,
+               SKERRY_ACCESS_KEY=beside.KEY, SKERRY_SECRET_KEY=beside.SECRET)
     try:
         wait_for("the site to answer", site.answers, 60, 0.01)
         client = boto3.client("s3", endpoint_url=f"http://{HOST}", aws_access_key_id=beside.KEY, aws_secret_access_key=beside.SECRET,

@@ -574,9 +574,11 @@ impl<'a> Window<'a> {
         Ok(Self { file, len, start: 0, bytes: Vec::new(), unread: false })
     }
 
-    /// How much can be read from here on at once; none if the disk cannot read what lies here.
+    /// How much can be read from here on at once; none if the disk cannot read what lies here. Ends where pages end: of one that
+    /// was read in part nobody can tell whether the rest was ever written.
     fn readable(&mut self, at: u64) -> Option<usize> {
-        [WINDOW, SECTOR as usize].into_iter().find(|most| self.get(at, *most).is_ok())
+        let upto = |whole: usize| whole - (at % whole as u64) as usize;
+        [upto(WINDOW), upto(SECTOR as usize)].into_iter().find(|most| self.get(at, *most).is_ok())
     }
 
     /// These bytes, or fewer at the end of the file.
