@@ -55,10 +55,11 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Whether it serves. Not whether it is ready: one that was expelled never is, and is there all the same.
+    /// Whether it serves. Not whether it is ready: one that was expelled never is, and is there all the same. Nor whether its
+    /// process lives: one that opens its store does.
     pub(crate) async fn is_there(&self) -> bool {
         let answer = self.client.send(hyper::Method::GET, "/_skerry/health/live", bytes::Bytes::new()).await;
-        answer.is_ok_and(|answer| answer.status.is_success())
+        answer.is_ok_and(|answer| answer.status.is_success() && !answer.body.starts_with(b"opening"))
     }
 
     /// The same with the admin token that lies in its directory now.

@@ -1,7 +1,7 @@
 //! A site's directory looked through while nobody runs on it: what is damaged, by the names that people know.
 //!
 //! Before: `skerry check`. After: storage reads everything. Invariants: opens the store as a start of the site does
-//! and changes no more than that, unless a repair is asked for; a repair leaves a whole index alone, throws nothing away (the
+//! and changes no more than that, unless a repair is asked for; a repair leaves a whole index alone (a rebuild does not), throws nothing away (the
 //! old index is moved aside) and leaves what it cannot mend on the list that the running site mends from others; no index is rebuilt while
 //! only that index says what a damaged base or segment of the journal said.
 
@@ -154,8 +154,20 @@ fn holds_a_store(data: &Path) -> bool {
     data.join("store").is_file() || data.join("journal").is_dir()
 }
 
+/// What is done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mending {
+    /// Nothing.
+    Nothing,
+    /// What is damaged is noted, and an index that lacks something is rebuilt.
+    Repair,
+    /// The same, and the index is rebuilt whatever it is like.
+    Rebuild,
+}
+
 /// Looks through the directory of a site that does not run.
-pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport, CheckError> {
+pub fn check(config: &Config, mending: Mending, watch: Watch) -> Result<CheckReport, CheckError> {
+    let repair = mending != Mending::Nothing;
     let directory = Path::new(&config.node.dir);
     let data = directory.join(DATA);
     if !holds_a_store(&data) {
@@ -176,8 +188,11 @@ pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport,
         look.renew_base(&store, &recovery, examined.as_ref(), &mut report)?;
         // One that was built a moment ago is not built again: it would take the place of the one that was given up for it.
         let is_built = matches!(recovery.index, IndexState::Rebuilt(_)) && examined.is_some();
-        // A whole one is left alone: a rebuild may lose what only it says, or come to no end.
-        let asks = examined.is_none() || report.index.starts_with(DAMAGED) || store.asks_for_a_rebuild();
+        // A whole one is left alone unless somebody wants it: a rebuild takes long, and may come to no end.
+        let asks = mending == Mending::Rebuild
+            || examined.is_none()
+            || report.index.starts_with(DAMAGED)
+            || store.asks_for_a_rebuild();
         drop(store);
         if !is_built && asks {
             let (store, recovery) = look.open(true)?;

@@ -5,26 +5,34 @@
 //! file of mode 0600 and is made once.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use skerry_gateway::admin::Administration;
 use skerry_gateway::http::{self, Faces, Limits, Tls};
 use skerry_gateway::s3::{ClockReading, ClockRule, Documents, Front, Settings};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Watched;
 use crate::config::{Clock as ClockSetting, Config};
 use crate::machine;
+use crate::opening::Opening;
 use crate::rooms::Rooms;
 use crate::server::{Core, Options, StartError};
 use crate::trust::{TrustError, access, files};
 
 /// How often the certificate files are looked at.
 const CERTIFICATES: Duration = Duration::from_secs(10);
+
+/// An opening that takes longer is told to who asks.
+const SLOW: Duration = Duration::from_secs(2);
+/// Connections at once while a store is being opened, on the smallest machine.
+const WAITERS: usize = 32;
 
 /// The shortest admin token: who may guess it at the S3 port of a site does not come to an end with it.
 const TOKEN_LETTERS: usize = 16;
@@ -69,7 +77,11 @@ impl Running {
         let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose().map_err(http_error)?;
         // What may not be read is said before anything is opened, and before a word is said to others.
         let token = admin_token(config)?;
+        let waiting = Waiting { opening: options.opening.clone(), tls: tls.clone() };
+        let waits = [Some(&s3), admin.as_ref()].into_iter().flatten().map(|at| waiting.stand_in(at, SLOW));
+        let waits = waits.collect::<Result<Vec<DropGuard>, _>>().map_err(http_error)?;
         let mut core = Core::start(config, options).await?;
+        drop(waits);
         let token = token.map_or_else(|| new_admin_token(config), Ok)?;
         let telemetry = skerry_gateway::telemetry::Telemetry::register(&mut core.registry);
         let registry = Arc::new(Mutex::new(std::mem::take(&mut core.registry)));
@@ -130,6 +142,42 @@ impl Running {
         self.core.shutdown().await;
         tracing::info!("stopped");
     }
+}
+
+/// Who asks while the store is being opened is told so.
+struct Waiting {
+    opening: Opening,
+    tls: Option<Tls>,
+}
+
+impl Waiting {
+    /// Answers at this address, after so long, until what is given back is dropped: whoever came before a start that is quick is
+    /// served by the site. The socket is the same, so that nobody is turned away between this and the faces.
+    fn stand_in(&self, listener: &TcpListener, after: Duration) -> std::io::Result<DropGuard> {
+        let copy = std::net::TcpListener::from(listener.as_fd().try_clone_to_owned()?);
+        let (opening, tls, stop) = (self.opening.clone(), self.tls.clone(), CancellationToken::new());
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            if tokio::time::timeout(after, stopped.cancelled()).await.is_ok() {
+                return;
+            }
+            let listener = match TcpListener::from_std(copy) {
+                Ok(listener) => listener,
+                Err(error) => return tracing::warn!(%error, "clients wait until the store is open, and are not told"),
+            };
+            let told = http::Opening::new(move || opening.told());
+            let unheard = skerry_gateway::telemetry::Telemetry::register(&mut Registry::default());
+            let faces = Arc::new(Faces::opening(told, unheard));
+            http::serve(listener, tls, faces, waiting_limits(), stopped.cancelled()).await;
+        });
+        Ok(stop.drop_guard())
+    }
+}
+
+/// Answers of a few bytes, which nobody needs to keep a connection for.
+fn waiting_limits() -> Limits {
+    let short = Duration::from_secs(5);
+    Limits { connections: WAITERS, head_time: short, idle_time: short, shutdown_time: short, ..Limits::default() }
 }
 
 /// Files that the store has open, and what is beside it.

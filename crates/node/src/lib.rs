@@ -30,6 +30,7 @@ mod membership_admin;
 mod moves_admin;
 pub mod net;
 mod nodes;
+pub mod opening;
 mod own_site;
 mod paths;
 mod peers;

@@ -40,6 +40,7 @@ use crate::machine;
 use crate::net::Net;
 use crate::net::tcp::{BindError, TcpNet, Tuning};
 use crate::nodes::{self, Nodes};
+use crate::opening::{self, Opening};
 use crate::own_site::{self, OwnSite};
 use crate::paths::answer::Answers;
 use crate::paths::buckets::Buckets;
@@ -154,6 +155,8 @@ pub struct Options {
     pub memory: Option<u64>,
     /// The commit that this process was built from; empty if that is not known.
     pub commit: &'static str,
+    /// Is told how far the opening of the store is.
+    pub opening: Opening,
 }
 
 impl Options {
@@ -225,7 +228,7 @@ impl Core {
         let given = |memory| Rooms::of(memory, machine::processors());
         let rooms = options.memory.map_or_else(Rooms::here, given);
         rooms.tell();
-        let (store, recovery) = open_store(&directory, config, &rooms).await?;
+        let (store, recovery) = open_store(&directory, config, &rooms, &options.opening).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
         begin_anew(&trust, config, &store, &recovery).await?;
         let mut remembered = Remembered::read(&store.view()).map_err(|error| unread(&directory, &error))?;
@@ -541,12 +544,14 @@ async fn open_store(
     directory: &Path,
     config: &Config,
     rooms: &Rooms,
+    opening: &Opening,
 ) -> Result<(Arc<Store>, Recovery), StartError> {
     let data = directory.join(DATA);
     files::private_directory(&data)?;
     // Of a new store: what nobody can know, so that nobody can store bytes that pass for the store's own.
     let salt = entropy::bytes().map_err(TrustError::from)?;
-    let settings = skerry_storage::Settings { salt, ..settings(config, &data, rooms) };
+    let watch = Some(opening.watch());
+    let settings = skerry_storage::Settings { salt, watch, ..settings(config, &data, rooms) };
     let (path, lazy) = (data.clone(), settings.lazy);
     let open = move || {
         let disk = RealDisk::new(&path).map_err(|error| StorageError::Io {
@@ -555,7 +560,8 @@ async fn open_store(
         })?;
         Store::open(Arc::new(disk), Arc::new(SpaceReducer), settings)
     };
-    let opened = tokio::task::spawn_blocking(open).await;
+    let say = |words: String| tracing::info!("{words}");
+    let opened = opening.told_until(opening::EVERY, say, tokio::task::spawn_blocking(open)).await;
     match opened {
         Ok(Ok((store, recovery))) => {
             tracing::info!(

@@ -1,12 +1,12 @@
 //! `skerry check`: everything on a site's disk is read and what is damaged is named; with `--repair` the index is
-//! rebuilt and the rest noted for the site to mend.
+//! rebuilt where it must be and the rest noted for the site to mend, with `--rebuild` the index is rebuilt in any case.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use skerry_node::check::{CheckError, CheckReport, Hurt, Progress, Stage, Watch, check};
+use skerry_node::check::{CheckError, CheckReport, Hurt, Mending, Progress, Stage, Watch, check};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
@@ -24,9 +24,20 @@ pub(crate) struct Check {
     /// Rebuild the index from journal and payload (the old one is kept aside) where it does not read or lacks something, after a new base of the journal was written from it where a part of that is damaged, and note what is damaged, so that the site mends it from others once it runs
     #[arg(long)]
     repair: bool,
+    /// As --repair, and rebuild the index also where it is whole: for one that is suspected. It takes minutes for ten million keys, half an hour on an SD card; the old one is kept aside where there is room for two
+    #[arg(long)]
+    rebuild: bool,
 }
 
 impl Check {
+    const fn mending(&self) -> Mending {
+        match (self.rebuild, self.repair) {
+            (true, _) => Mending::Rebuild,
+            (false, true) => Mending::Repair,
+            (false, false) => Mending::Nothing,
+        }
+    }
+
     pub(crate) fn run(self, globals: &Globals) -> Outcome {
         let directory = site_files::offline(&self.dir, globals)?;
         site_files::known(&directory)?;
@@ -34,14 +45,15 @@ impl Check {
         let bar = bar(globals.json);
         let shown = bar.clone();
         let watch = Watch(Arc::new(move |progress| show(&shown, progress)));
-        let report = check(&config, self.repair && !globals.dry_run, watch).map_err(|error| failure(&error));
+        let mending = if globals.dry_run { Mending::Nothing } else { self.mending() };
+        let report = check(&config, mending, watch).map_err(|error| failure(&error));
         bar.finish_and_clear();
         let report = report?;
         if globals.json {
             output::document("check", &report)?;
         } else {
             print(&report);
-            output::line(advice(&report, self.repair));
+            output::line(advice(&report, self.mending()));
         }
         Ok(if report.is_well { Exit::Done } else { Exit::Failed })
     }
@@ -120,17 +132,19 @@ fn print(report: &CheckReport) {
 }
 
 /// What follows from it. Where a repair was asked for and none was made it was a dry run.
-fn advice(report: &CheckReport, repair: bool) -> &'static str {
-    match (report.is_well, report.repaired, repair) {
+fn advice(report: &CheckReport, wanted: Mending) -> &'static str {
+    match (report.is_well, report.repaired, wanted) {
+        (true, false, Mending::Rebuild) => "nothing is damaged; would rebuild the index from the journal",
+        (true, true, Mending::Rebuild) => "nothing is damaged; the old index is in data/index-aside",
         (true, ..) => "nothing is damaged",
         (false, true, _) => {
             "what is damaged is noted, and the index is as whole as it can be; once the site runs it mends damaged chunks from other sites. What no other site has \
              (copies = 1) stays damaged: put it again, or delete it"
         }
-        (false, false, true) => {
+        (false, false, Mending::Repair | Mending::Rebuild) => {
             "would rebuild the index where it does not read or lacks something, and note what is damaged, for the site to mend from others once it runs"
         }
-        (false, false, false) => {
+        (false, false, Mending::Nothing) => {
             "run it again with --repair: rebuilds the index where it must be, lets the site mend the rest from others. What no other site has \
              (copies = 1) stays damaged: put it again, or delete it"
         }
@@ -149,11 +163,14 @@ mod tests {
     #[test]
     fn a_dry_repair_says_what_it_would_do() {
         let mut report = CheckReport::default();
-        assert!(advice(&report, true).starts_with("would rebuild"));
-        assert!(advice(&report, false).contains("copies = 1"));
+        assert!(advice(&report, Mending::Repair).starts_with("would rebuild"));
+        assert!(advice(&report, Mending::Nothing).contains("copies = 1"));
         report.repaired = true;
-        assert!(advice(&report, true).starts_with("what is damaged is noted"));
+        assert!(advice(&report, Mending::Repair).starts_with("what is damaged is noted"));
         report.is_well = true;
-        assert_eq!(advice(&report, true), "nothing is damaged");
+        assert_eq!(advice(&report, Mending::Repair), "nothing is damaged");
+        assert!(advice(&report, Mending::Rebuild).contains("data/index-aside"));
+        report.repaired = false;
+        assert!(advice(&report, Mending::Rebuild).contains("would rebuild the index"));
     }
 }

@@ -17,7 +17,7 @@ use ring::hmac;
 use self::json::Failure;
 use crate::http::body::{Inflow, Outflow, full};
 use crate::s3::uri::{Query, decode};
-use crate::service::AdminService;
+use crate::service::{AdminService, ErrorKind, Readiness, ServiceError, VERSION};
 
 /// The registry of the node's metrics, as the exposition reads it.
 pub type SharedRegistry = Arc<Mutex<Registry>>;
@@ -103,6 +103,20 @@ impl Administration {
         // Whoever says nothing bears nothing, whatever the token is.
         let is_same = hmac::verify(&self.key, given.as_bytes(), self.token.as_ref()).is_ok();
         (is_same && !given.is_empty()).then_some(()).ok_or_else(Failure::token)
+    }
+}
+
+/// What is answered at this path below `/_skerry` while the store is being opened: as [`Administration`] does, as far as there is
+/// anything to ask.
+pub(crate) fn opening(method: &Method, path: &str, told: String) -> Response<Outflow> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    match path {
+        "/health/live" if reads => text("opening\n", "text/plain; charset=utf-8"),
+        "/health/ready" if reads => {
+            let readiness = Readiness { version: VERSION, ready: false, reason: told };
+            json::response(StatusCode::SERVICE_UNAVAILABLE, &readiness).unwrap_or_else(Failure::response)
+        }
+        _ => Failure::from(ServiceError::new(ErrorKind::Unavailable, told)).response(),
     }
 }
 

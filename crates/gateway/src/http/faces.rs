@@ -15,6 +15,7 @@ use super::Limits;
 use super::body::{Inflow, Outflow};
 use super::flight::{Activity, Flight};
 use super::leftover::{Leftover, lend};
+use super::opening::Opening;
 use super::stream::PacedBody;
 use super::whole::{Abandoned, Unanswered, only_reads};
 use super::windows::Place;
@@ -36,6 +37,8 @@ pub(super) struct Peer {
 pub struct Faces {
     s3: Option<Front>,
     administration: Option<Administration>,
+    /// Instead of both: there is nothing to ask yet.
+    opening: Option<Opening>,
     telemetry: Telemetry,
     /// Requests whose clients are gone.
     abandoned: Abandoned,
@@ -60,7 +63,13 @@ impl Faces {
         // Without randomness ids repeat after a restart, which harms nobody but a reader of logs.
         let _ = SystemRandom::new().fill(&mut seed);
         let (abandoned, next) = (Abandoned::default(), AtomicU64::new(0));
-        Self { s3, administration, telemetry, abandoned, seed: u64::from_le_bytes(seed), next }
+        let seed = u64::from_le_bytes(seed);
+        Self { s3, administration, opening: None, telemetry, abandoned, seed, next }
+    }
+
+    /// As long as the store is being opened: everybody is told so, and nobody is kept waiting.
+    pub fn opening(told: Opening, telemetry: Telemetry) -> Self {
+        Self { opening: Some(told), ..Self::new(None, None, telemetry) }
     }
 
     /// 16 digits that no other request of ours has.
@@ -151,6 +160,9 @@ impl Faces {
     }
 
     async fn choose(&self, request: Request<Inflow>, peer: SocketAddr, id: &str) -> Response<Outflow> {
+        if let Some(opening) = &self.opening {
+            return opening.answer(request.method(), request.uri().path(), id);
+        }
         let (parts, body) = request.into_parts();
         let is_admin = self.s3.as_ref().is_none_or(|s3| is_admin(s3, &parts));
         let request = Request::from_parts(parts, body);

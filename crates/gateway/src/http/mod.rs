@@ -14,6 +14,7 @@ mod flight;
 mod leftover;
 mod linger;
 mod listen;
+mod opening;
 mod pace;
 pub(crate) mod slow;
 mod stream;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 pub use faces::Faces;
 pub use listen::{bind, serve};
+pub use opening::Opening;
 pub use tls::{Tls, TlsError};
 
 /// What a connection may cost.

@@ -132,6 +132,12 @@ pub(super) struct Call {
     region: Option<String>,
 }
 
+/// A refusal by who has no front yet, as S3 says it.
+pub(crate) fn refused(error: &ServiceError, path: &str, request_id: &str, is_head: bool) -> Response<Outflow> {
+    let resource = uri::decode(path, false).unwrap_or_default();
+    Reply::error(error, &resource, [request_id, ""], is_head).finish(request_id, "")
+}
+
 impl Front {
     /// Over these services.
     pub fn new(services: Services, settings: Settings) -> Self {

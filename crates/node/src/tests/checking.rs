@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::world::{TestSite, TestWorld, copy_files, noise};
-use crate::check::{CheckError, CheckReport, Progress, Watch, check};
+use crate::check::{CheckError, CheckReport, Mending, Progress, Watch, check};
 
 fn quiet() -> Watch {
     Watch(Arc::new(|_: Progress| {}))
 }
 
 fn checked(site: &TestSite, repair: bool) -> CheckReport {
-    check(&site.settings().0, repair, quiet()).unwrap()
+    let mending = if repair { Mending::Repair } else { Mending::Nothing };
+    check(&site.settings().0, mending, quiet()).unwrap()
 }
 
 /// A small body, a large one and one that needs a tree, in two buckets.
@@ -57,13 +58,13 @@ async fn what_is_damaged_is_told_by_its_names_and_left_to_the_site_to_mend() {
 async fn a_directory_in_use_or_without_a_store_is_refused_untouched() {
     let (mut world, _) = filled().await;
     let (mut config, _) = world.sites[0].settings();
-    let refused = check(&config, true, quiet()).unwrap_err();
+    let refused = check(&config, Mending::Repair, quiet()).unwrap_err();
     assert!(matches!(refused, CheckError::InUse(_)), "{refused}");
     assert!(refused.to_string().contains("stop the site first"));
     world.sites[0].stop().await;
     let empty = tempfile::tempdir().unwrap();
     config.node.dir = empty.path().display().to_string();
-    assert!(matches!(check(&config, true, quiet()), Err(CheckError::NoStore(_))));
+    assert!(matches!(check(&config, Mending::Repair, quiet()), Err(CheckError::NoStore(_))));
     assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0, "nothing was made");
     world.stop().await;
 }
@@ -228,11 +229,32 @@ async fn a_repair_goes_on_where_the_index_does_not_read_at_its_start() {
         std::fs::write(&table, bytes).unwrap();
         let (mut config, _) = world.sites[0].settings();
         config.node.dir = copy.path().display().to_string();
-        let report = check(&config, true, quiet()).unwrap();
+        let report = check(&config, Mending::Repair, quiet()).unwrap();
         assert!(report.is_well && report.repaired, "{part}: {report:?}");
         failed += usize::from(report.index.contains("marked as damaged"));
     }
     assert!(failed > 0);
+    world.stop().await;
+}
+
+/// Whose index is suspected need not wait until it is found damaged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_index_is_rebuilt_where_somebody_asks_for_that_alone() {
+    let (mut world, bodies) = filled().await;
+    world.sites[0].stop().await;
+    let (config, _) = world.sites[0].settings();
+    let aside = world.sites[0].directory.path().join("data/index-aside");
+    for (mending, is_rebuilt) in
+        [(Mending::Nothing, false), (Mending::Repair, false), (Mending::Rebuild, true)]
+    {
+        let report = check(&config, mending, quiet()).unwrap();
+        assert!(report.is_well, "{report:?}");
+        let index = if is_rebuilt { "rebuilt: a rebuild was asked for" } else { "whole" };
+        assert_eq!((report.index.as_str(), aside.exists()), (index, is_rebuilt), "{mending:?}");
+    }
+    world.sites[0].start().await;
+    assert_eq!(world.sites[0].get("papers", "small").await.unwrap(), bodies[0]);
+    assert_eq!(world.sites[0].get("photos", "tree").await.unwrap(), bodies[2]);
     world.stop().await;
 }
 
@@ -244,7 +266,7 @@ async fn a_rebuild_tells_how_far_it_is() {
     let seen: Arc<std::sync::Mutex<Vec<Progress>>> = Arc::default();
     let heard = seen.clone();
     let watch = Watch(Arc::new(move |progress| heard.lock().unwrap().push(progress)));
-    assert!(check(&world.sites[0].settings().0, true, watch).unwrap().is_well);
+    assert!(check(&world.sites[0].settings().0, Mending::Repair, watch).unwrap().is_well);
     let seen: Vec<Progress> = seen.lock().unwrap().clone();
     assert!(seen.iter().any(|progress| progress.stage == crate::check::Stage::RebuildChunks));
     for pair in seen.windows(2) {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -10,11 +11,15 @@ use skerry_gateway::conformance::{Credentials, run_all};
 use skerry_gateway::service::{ByteRange, ErrorKind, WriteCondition};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::world::{TestWorld, context, key, noise};
 use crate::server::Running;
 use crate::site::MEMBERSHIPS;
 use crate::trust::{ca, files};
+
+/// What an answer takes at most on a busy machine.
+const PROMPT: Duration = Duration::from_secs(30);
 
 /// Wherever a client hangs up: what is on disk of a bucket is known in memory, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,6 +142,56 @@ async fn the_conformance_suite_passes() {
     running.shutdown().await;
 }
 
+/// Asks on a connection of its own.
+async fn asked(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    tokio::time::timeout(PROMPT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_index_is_rebuilt_a_start_says_how_far_it_is() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    world.sites[0].put("photos", "large", noise(2 << 20, 1).to_vec()).await.unwrap();
+    world.sites[0].stop().await;
+    std::fs::remove_dir_all(world.sites[0].directory.path().join("data/index")).unwrap();
+    let (mut config, options) = world.sites[0].settings();
+    // Where it listens must be known before it serves.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    config.s3.listen.clone_from(&free);
+    let (hold, held) = std::sync::mpsc::sync_channel(1);
+    *options.opening.held.lock().unwrap() = Some(held);
+    let start = tokio::spawn(async move { Running::start(&config, options).await.map_err(|error| error.to_string()) });
+    let live = async || match TcpStream::connect(&free).await {
+        Ok(_) => asked(&free, "/_skerry/health/live").await,
+        Err(_) => String::new(),
+    };
+    let mut said = live().await;
+    while said.is_empty() && !start.is_finished() {
+        tokio::task::yield_now().await;
+        said = live().await;
+    }
+    assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("opening\n"), "{said}");
+    for (path, format) in [
+        ("/_skerry/health/ready", "{\"version\":1,\"ready\":false,\"reason\":\"opening the store, rebuilding the index, step 1 of 3"),
+        ("/_skerry/v1/status", "\"message\":\"opening the store, rebuilding the index, step 1 of 3"),
+        ("/photos/large", "<Code>ServiceUnavailable</Code><Message>opening the store, rebuilding the index, step 1 of 3"),
+    ] {
+        let said = asked(&free, path).await;
+        assert!(said.starts_with("HTTP/1.1 503") && said.contains(format), "{path}: {said}");
+    }
+    assert!(!start.is_finished());
+    drop(hold);
+    let running = start.await.unwrap().unwrap();
+    let ready = asked(&free, "/_skerry/health/ready").await;
+    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    running.shutdown().await;
+}
+
 /// What comes to the admin face is the token that may do everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_site_with_a_certificate_speaks_tls_on_its_admin_face_too() {
@@ -161,7 +216,7 @@ async fn a_site_with_a_certificate_speaks_tls_on_its_admin_face_too() {
         .with_no_client_auth();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
     for address in [running.endpoints.s3, running.endpoints.admin.unwrap()] {
-        let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+        let socket = TcpStream::connect(address).await.unwrap();
         let mut stream = connector.connect(ServerName::from(address.ip()), socket).await.unwrap();
         let ask = "GET /_skerry/health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
         stream.write_all(ask.as_bytes()).await.unwrap();

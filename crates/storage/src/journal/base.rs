@@ -239,6 +239,19 @@ impl<'a> Reader<'a> {
         &self,
         visit: &mut dyn FnMut(Item) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
+        self.each_at(&mut |item, _| visit(item))
+    }
+
+    /// Bytes of it.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// The same, with about where the item lies.
+    pub(crate) fn each_at(
+        &self,
+        visit: &mut dyn FnMut(Item, u64) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
         let unread = |error: std::io::Error| StorageError::io("read the base of the journal", &error);
         let damaged = |page: u64| StorageError::Damaged(format!("page {page} of the base of the journal"));
         let (mut at, mut number) = (HEADER as u64, 0);
@@ -263,7 +276,7 @@ impl<'a> Reader<'a> {
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
                 let (item, tail) = postcard::take_from_bytes(rest).map_err(|_| damaged(number))?;
-                visit(item)?;
+                visit(item, at + (bytes.len() - rest.len()) as u64)?;
                 rest = tail;
             }
             at += 8 + u64::from(len);

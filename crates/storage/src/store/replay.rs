@@ -101,6 +101,8 @@ pub(super) struct Progress {
     pub(super) unread: BTreeSet<u32>,
     /// Segments of the journal that cannot be synced.
     unwritable: BTreeSet<u32>,
+    /// Bytes of the base that a rebuild takes in first.
+    base_bytes: u64,
 }
 
 impl Replay<'_> {
@@ -123,6 +125,7 @@ impl Replay<'_> {
             tending: rebuilds.then(|| Tending::of(self.opened.index.clone())),
             unread: BTreeSet::new(),
             unwritable: BTreeSet::new(),
+            base_bytes: 0,
         };
         if rebuilds && recovery.index != IndexState::New {
             self.apply(&mut progress, |changes| {
@@ -300,7 +303,7 @@ impl Replay<'_> {
             let is_kept = area == Area::Payload && !scanned.unread.is_empty();
             progress.unread.extend(is_kept.then_some(number));
             let end = scanned.end;
-            self.tell(Stage::RebuildChunks, rebuilds, area, number);
+            self.tell_chunks(rebuilds, area, number);
             if is_last {
                 let end = end.max(GRAIN);
                 known = Known { last_number: number, active: Some((number, end)) };
@@ -364,20 +367,34 @@ impl Replay<'_> {
     }
 
     /// Tells who watches a rebuild that it is through with this segment.
-    fn tell(&self, stage: Stage, rebuilds: bool, area: Area, number: u32) {
+    fn tell_chunks(&self, rebuilds: bool, area: Area, number: u32) {
         if !rebuilds {
             return;
         }
-        let len = |area: Area, to: u32| -> u64 {
-            let each = self.space.each(area).into_iter();
-            each.filter(|(other, _)| *other <= to).map(|(_, used)| used.len).sum()
-        };
-        let (mut done, mut total) = (len(area, number), len(area, u32::MAX));
-        if area != Area::Journal {
-            total = len(Area::Payload, u32::MAX) + len(Area::Cache, u32::MAX);
-            done += if area == Area::Cache { len(Area::Payload, u32::MAX) } else { 0 };
+        let before = if area == Area::Cache { self.bytes_to(Area::Payload, u32::MAX) } else { 0 };
+        let done = before + self.bytes_to(area, number);
+        let total = self.bytes_to(Area::Payload, u32::MAX) + self.bytes_to(Area::Cache, u32::MAX);
+        self.settings.tell(Told { stage: Stage::RebuildChunks, done, total });
+    }
+
+    /// The same of the journal up to here.
+    fn tell_journal(&self, progress: &Progress, rebuilds: bool, (segment, offset): (u32, u64)) {
+        if rebuilds {
+            let before = segment.checked_sub(1).map_or(0, |last| self.bytes_to(Area::Journal, last));
+            self.tell_records(progress, progress.base_bytes + before + offset);
         }
-        self.settings.tell(Told { stage, done, total });
+    }
+
+    /// Of base and journal. Once a batch: half a minute on an SD card is in a segment of small records.
+    fn tell_records(&self, progress: &Progress, done: u64) {
+        let total = progress.base_bytes + self.bytes_to(Area::Journal, u32::MAX);
+        self.settings.tell(Told { stage: Stage::RebuildJournal, done, total });
+    }
+
+    /// Bytes of an area's segments up to this one.
+    fn bytes_to(&self, area: Area, last: u32) -> u64 {
+        let each = self.space.each(area).into_iter();
+        each.filter(|(number, _)| *number <= last).map(|(_, used)| used.len).sum()
     }
 
     /// A removal that a crash undid, or whose note was lost.
@@ -475,9 +492,15 @@ impl Replay<'_> {
                 is needed; if it cannot be read again, move the file `base` away: what only it said is lost then")),
         };
         let mut items = Vec::with_capacity(BATCH);
-        reader.each(&mut |item| {
+        progress.base_bytes = reader.bytes();
+        reader.each_at(&mut |item, at| {
             items.push(item);
-            if items.len() < BATCH { Ok(()) } else { self.take_items(progress, &mut items) }
+            if items.len() < BATCH {
+                return Ok(());
+            }
+            self.take_items(progress, &mut items)?;
+            self.tell_records(progress, at);
+            Ok(())
         })?;
         self.take_items(progress, &mut items)?;
         let at = reader.position;
@@ -538,7 +561,7 @@ impl Replay<'_> {
             recovery.replayed += 1;
             let next = met.next;
             if next.segment != progress.applied.segment {
-                self.tell(Stage::RebuildJournal, rebuilds, Area::Journal, next.segment);
+                self.tell_journal(progress, rebuilds, (next.segment, next.offset));
             }
             progress.applied.segment = next.segment;
             progress.applied.offset = next.offset;
@@ -547,6 +570,7 @@ impl Replay<'_> {
             if changes.len() >= BATCH {
                 self.finish(progress, changes)?;
                 reading = self.sight(progress);
+                self.tell_journal(progress, rebuilds, (next.segment, next.offset));
             } else {
                 held = Some(Held::of(changes));
             }

@@ -1,7 +1,7 @@
 //! What a caller relies on, one promise per test.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
@@ -514,6 +514,33 @@ fn a_lost_index_is_rebuilt_equal() {
     assert!(matches!(recovery.index, IndexState::Rebuilt(_)));
     assert!(essence(&store) == before);
     audit(&store);
+}
+
+/// A segment of small records takes half a minute on an SD card, and all that is old lies in the base.
+#[test]
+fn a_rebuild_tells_how_far_it_is_within_a_segment_and_within_the_base() {
+    for has_base in [false, true] {
+        let settings = Settings { journal_segment_bytes: 16 << 20, ..kept() };
+        let disk = FaultyDisk::default();
+        let (store, _) = open(&disk, &settings);
+        for group in 0..20 {
+            let put = |number: u64| small_put(&format!("key-{group}-{number}"), number, &number.to_le_bytes());
+            commit(&store, (0..1000).map(put).collect()).unwrap();
+        }
+        if has_base {
+            store.renew_base().unwrap();
+        }
+        drop(store);
+        settings.kept.as_ref().unwrap().lose();
+        let told: Arc<Mutex<Vec<crate::Progress>>> = Arc::default();
+        let heard = told.clone();
+        let watch = crate::Watch(Arc::new(move |progress| heard.lock().unwrap().push(progress)));
+        open(&disk, &Settings { watch: Some(watch), ..settings });
+        let told = told.lock().unwrap();
+        let told = told.iter().filter(|progress| progress.stage == crate::Stage::RebuildJournal);
+        let done: Vec<u64> = told.map(|progress| progress.done.min(progress.total)).collect();
+        assert!(done.len() >= 4 && done.is_sorted_by(|one, next| one < next), "{has_base}: {done:?}");
+    }
 }
 
 fn index_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
