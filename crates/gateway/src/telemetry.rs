@@ -12,6 +12,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::service::Reason;
+
 /// Upper bounds in seconds: from a local read of a small object to a transfer over a slow line.
 const BUCKETS: [f64; 14] =
     [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0];
@@ -28,6 +30,12 @@ pub struct Telemetry {
     requests: Family<Labels, Counter>,
     duration: Family<Labels, Histogram, fn() -> Histogram>,
     in_flight: Gauge,
+    refused: Family<ReasonLabel, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
 }
 
 impl Telemetry {
@@ -38,6 +46,7 @@ impl Telemetry {
             requests: Family::default(),
             duration: Family::new_with_constructor(histogram),
             in_flight: Gauge::default(),
+            refused: Family::default(),
         };
         registry.register(
             "skerry_s3_requests",
@@ -55,7 +64,21 @@ impl Telemetry {
             "Requests whose answer is not yet sent, those of administration too",
             measures.in_flight.clone(),
         );
+        // All from the start: what first appears with a 1 has not risen, for who looks at the rise.
+        for reason in Reason::ALL {
+            drop(measures.refused.get_or_create(&ReasonLabel { reason: reason.name() }));
+        }
+        registry.register(
+            "skerry_refused_requests",
+            "Requests that were told to come back later (503), by the bound that had no more, or another reason",
+            measures.refused.clone(),
+        );
         measures
+    }
+
+    /// A request is told to come back later.
+    pub(crate) fn refused(&self, reason: Reason) {
+        self.refused.get_or_create(&ReasonLabel { reason: reason.name() }).inc();
     }
 
     pub(crate) fn begin(&self) {
@@ -86,6 +109,7 @@ mod tests {
         telemetry.begin();
         telemetry.end(None, 200, Duration::ZERO);
         telemetry.begin();
+        telemetry.refused(Reason::Commits);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
@@ -93,6 +117,8 @@ mod tests {
             "skerry_s3_request_duration_seconds_count{operation=\"GetObject\",code=\"206\"} 1\n",
             "skerry_s3_request_duration_seconds_bucket{le=\"0.005\",operation=\"GetObject\",code=\"206\"} 1\n",
             "skerry_http_requests_in_flight 1\n",
+            "skerry_refused_requests_total{reason=\"commits\"} 1\n",
+            "skerry_refused_requests_total{reason=\"documents\"} 0\n",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
+use skerry_gateway::service::{Bound, ErrorKind, Outcome, Reason, ServiceError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What memory is counted in.
@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Bulk {
     bytes: usize,
     room: Arc<Semaphore>,
+    /// What who finds no room is told.
+    reason: Reason,
 }
 
 /// Room that was taken; given back when it is dropped.
@@ -31,7 +33,17 @@ impl Bulk {
     /// Room for so many bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         let units = bytes / UNIT;
-        Self { bytes: units * UNIT, room: Arc::new(Semaphore::new(units)) }
+        Self { bytes: units * UNIT, room: Arc::new(Semaphore::new(units)), reason: Reason::Payload }
+    }
+
+    /// The same with a reason of its own for who finds no room.
+    pub(crate) fn refusing(self, reason: Reason) -> Self {
+        Self { reason, ..self }
+    }
+
+    /// As metrics have it.
+    pub(crate) fn bound(&self, of: &'static str) -> Bound {
+        Bound::bytes(of, self.bytes() as u64, self.taken() as u64)
     }
 
     /// All of it, taken or not.
@@ -68,10 +80,7 @@ impl Bulk {
         let wanted = self.room.clone().acquire_many_owned(units(bytes));
         match tokio::time::timeout(PATIENCE, wanted).await {
             Ok(Ok(permit)) => Ok(Grant(permit)),
-            _ => Err(ServiceError::new(
-                ErrorKind::SlowDown,
-                "too many large bodies are on their way; try again",
-            )),
+            _ => Err(ServiceError::full(self.reason, "too many large bodies are on their way; try again")),
         }
     }
 }

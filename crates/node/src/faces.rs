@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use skerry_gateway::admin::Administration;
-use skerry_gateway::http::{self, Faces, Limits, Tls};
+use skerry_gateway::http::{self, Doors, Faces, Limits, Tls};
 use skerry_gateway::s3::{ClockReading, ClockRule, Documents, Front, Settings};
+use skerry_gateway::service::Bound;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -75,6 +76,10 @@ impl Running {
         let address = s3.local_addr().map_err(http_error)?;
         http::check_plain(address, tls.is_some(), config.s3.insecure).map_err(http_error)?;
         let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose().map_err(http_error)?;
+        // With the site's certificate, as the S3 face: what comes here is the token that may do everything.
+        if let Some(address) = admin_address {
+            http::check_plain(address, tls.is_some(), config.s3.insecure).map_err(http_error)?;
+        }
         // What may not be read is said before anything is opened, and before a word is said to others.
         let token = admin_token(config)?;
         let waiting = Waiting { opening: options.opening.clone(), tls: tls.clone() };
@@ -93,18 +98,16 @@ impl Running {
             None => (Some(administration), None),
             Some(listener) => (None, Some((listener, administration))),
         };
-        let serve = |listener, tls, face: Faces| {
-            let stop = stop.clone();
+        let serve = |listener, face: Faces, is_s3| {
+            let (face, doors, stop) = (Arc::new(face), Doors::from(limits), stop.clone());
+            core.bounds.ask(bounds_of(&face, doors.clone(), is_s3));
             let stopped = async move { stop.cancelled().await };
-            faces.spawn(http::serve(listener, tls, Arc::new(face), limits, stopped));
+            faces.spawn(http::serve(listener, tls.clone(), face, doors, stopped));
         };
         if let Some((listener, administration)) = alone {
-            // With the site's certificate, as the S3 face: what comes here is the token that may do everything.
-            http::check_plain(listener.local_addr().map_err(http_error)?, tls.is_some(), config.s3.insecure)
-                .map_err(http_error)?;
-            serve(listener, tls.clone(), Faces::new(None, Some(administration), telemetry.clone()));
+            serve(listener, Faces::new(None, Some(administration), telemetry.clone()), false);
         }
-        serve(s3, tls.clone(), Faces::new(Some(front), with_s3, telemetry));
+        serve(s3, Faces::new(Some(front), with_s3, telemetry), true);
         if let Some((certificates, tls)) = certificates.zip(tls.clone()) {
             faces.spawn(certificates.watch(tls, stop.clone()));
         }
@@ -144,6 +147,23 @@ impl Running {
     }
 }
 
+/// What of a face is bounded. One for administration alone has connections of its own, and nothing else that fills.
+fn bounds_of(
+    face: &Arc<Faces>,
+    doors: Doors,
+    is_s3: bool,
+) -> impl Fn() -> Vec<Bound> + Send + Sync + 'static {
+    // What tells of the face hangs on it.
+    let face = Arc::downgrade(face);
+    move || {
+        if !is_s3 {
+            return vec![doors.connections().called("admin_connections")];
+        }
+        let of_face = face.upgrade().map(|face| face.bounds()).unwrap_or_default();
+        [doors.connections()].into_iter().chain(doors.beyond()).chain(of_face).collect()
+    }
+}
+
 /// Who asks while the store is being opened is told so.
 struct Waiting {
     opening: Opening,
@@ -163,7 +183,9 @@ impl Waiting {
             }
             let listener = match TcpListener::from_std(copy) {
                 Ok(listener) => listener,
-                Err(error) => return tracing::warn!(%error, "clients wait until the store is open, and are not told"),
+                Err(error) => {
+                    return tracing::warn!(%error, "clients wait until the store is open, and are not told");
+                }
             };
             let told = http::Opening::new(move || opening.told());
             let unheard = skerry_gateway::telemetry::Telemetry::register(&mut Registry::default());
@@ -177,7 +199,13 @@ impl Waiting {
 /// Answers of a few bytes, which nobody needs to keep a connection for.
 fn waiting_limits() -> Limits {
     let short = Duration::from_secs(5);
-    Limits { connections: WAITERS, head_time: short, idle_time: short, shutdown_time: short, ..Limits::default() }
+    Limits {
+        connections: WAITERS,
+        head_time: short,
+        idle_time: short,
+        shutdown_time: short,
+        ..Limits::default()
+    }
 }
 
 /// Files that the store has open, and what is beside it.

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Hlc, NodeId, Origin, SiteId};
 use skerry_federation::{Config as Machine, Federation, Input};
-use skerry_gateway::service::{ErrorKind, Md5Batch, ServiceError, Services};
+use skerry_gateway::service::{ErrorKind, Md5Batch, Reason, ServiceError, Services};
 use skerry_model::bucket::system_bucket;
 use skerry_model::space::{self, SpaceReducer};
 use skerry_model::{Entry, Record};
@@ -175,6 +175,8 @@ pub struct Core {
     pub(crate) trust: Arc<SiteTrust>,
     /// All metrics.
     pub registry: Registry,
+    /// Who is asked for bounds when somebody asks for metrics.
+    pub(crate) bounds: telemetry::room::Bounds,
     /// What the HTTP faces are served by.
     pub services: Services,
     /// What was found when the store was opened.
@@ -267,13 +269,12 @@ impl Core {
         let (nodes, view) = nodes::start(seat).await.map_err(NodesError)?;
         let mut site =
             new_site((&trust, config), store, peers, drive, &remembered, (book, kept, nodes, rooms))?;
-        telemetry::room::watch(&mut registry, &site, rooms.memory);
         site.md5 = options.md5.map_or(site.md5, Arc::new);
         let site = Arc::new(site);
+        let bounds = telemetry::room::watch(&mut registry, &site, rooms.memory);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
-        let (told, heard) = told();
+        let ((told, heard), tasks) = (told(), Tasks::counting(telemetry.panics.clone()));
         let machine = start_machine(&site, inbox, (life, config.peer.fresh), liveness.clone(), told)?;
-        let tasks = Tasks::counting(telemetry.panics.clone());
         let invites = Arc::new(InviteBook::open(&directory.join(INVITES))?);
         let door = Door { trust: trust.clone(), invites };
         let admin = Admin {
@@ -290,7 +291,8 @@ impl Core {
             credentials: Arc::new(Credentials(site.clone())),
             admin: Arc::new(admin),
         };
-        let core = Self { site, rooms, trust, registry, services, recovery, committer, machine, tasks };
+        let core =
+            Self { site, rooms, trust, registry, bounds, services, recovery, committer, machine, tasks };
         core.first_records(&directory, life, options.access_key).await?;
         core.hear(heard);
         let (peers, tasks) = (core.site.peers.clone(), core.tasks.clone());
@@ -442,7 +444,7 @@ fn new_site(
         stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
         directory: crate::paths::bucket::Directory::default(),
         quick: crate::quick::Quick::default(),
-        incoming: crate::bulk::Bulk::new(rooms.incoming),
+        incoming: crate::bulk::Bulk::new(rooms.incoming).refusing(Reason::Incoming),
         outgoing: crate::bulk::Bulk::new(rooms.outgoing),
         arriving: crate::bulk::Bulk::new(rooms.arriving),
         holding: crate::bulk::Bulk::new(rooms.holding),

@@ -11,6 +11,9 @@ pub enum StorageError {
     /// More waits than the store lets in: try again shortly.
     #[error("too many writes wait for the disk")]
     Busy,
+    /// The index cannot flush what was written before: try again shortly.
+    #[error("too much that was written waits for the disk to take the index")]
+    Behind,
     /// A write or sync of the journal failed earlier: nothing is written until the store is opened anew.
     #[error("writes stopped after a failed write or sync: {0}")]
     Poisoned(String),

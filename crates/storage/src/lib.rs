@@ -29,7 +29,7 @@ pub use disk::{Disk, File, real::RealDisk};
 pub use error::{CommitError, ReadError, StorageError};
 pub use settings::{Engine, Progress, Settings, Stage, Watch};
 pub use store::{
-    CacheStats, Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry,
-    IndexState, OpenChunk, PIECE_BLOCKS, Pin, Propose, Recovery, ScrubState, ScrubStep, SmallBody, Stands,
-    Step, Store, StoreView, SyncStats, TornTail, Usage,
+    Bounds, CacheStats, Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry,
+    IndexState, Level, OpenChunk, PIECE_BLOCKS, Pin, Propose, Recovery, ScrubState, ScrubStep, SmallBody,
+    Stands, Step, Store, StoreView, SyncStats, TornTail, Usage,
 };

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::http::body::{Inflow, Outflow, full};
-use crate::service::{ErrorKind, ServiceError, VERSION};
+use crate::s3::Later;
+use crate::service::{ErrorKind, Reason, ServiceError, VERSION};
 
 /// Bytes of a request.
 const REQUEST_BYTES: usize = 64 << 10;
@@ -22,11 +23,13 @@ pub(super) struct Failure {
     message: String,
     /// The methods that the path takes, where it does not take this one.
     allowed: Option<&'static str>,
+    /// Why its client is to come back later, if it is.
+    later: Option<Reason>,
 }
 
 impl Failure {
     fn new(status: StatusCode, error: &'static str, message: impl Into<String>) -> Self {
-        Self { status, error, message: message.into(), allowed: None }
+        Self { status, error, message: message.into(), allowed: None, later: None }
     }
 
     pub(super) fn token() -> Self {
@@ -59,6 +62,9 @@ impl Failure {
         if let Some(allowed) = self.allowed {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
         }
+        if let Some(reason) = self.later {
+            response.extensions_mut().insert(Later(reason));
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -72,7 +78,7 @@ impl From<ServiceError> for Failure {
         if error.kind() == ErrorKind::Internal {
             tracing::error!(%error, "an act of administration failed through our own fault");
         }
-        Self::new(status, error.kind().code(), error.message())
+        Self { later: error.later(), ..Self::new(status, error.kind().code(), error.message()) }
     }
 }
 

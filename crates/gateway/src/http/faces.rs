@@ -20,8 +20,8 @@ use super::stream::PacedBody;
 use super::whole::{Abandoned, Unanswered, only_reads};
 use super::windows::Place;
 use crate::admin::Administration;
-use crate::s3::{Front, Scheme, Served, host};
-use crate::service::{ErrorKind, ServiceError};
+use crate::s3::{Front, Later, Scheme, Served, host};
+use crate::service::{Bound, ErrorKind, Reason, ServiceError};
 use crate::telemetry::Telemetry;
 
 /// Who speaks, and how.
@@ -67,6 +67,12 @@ impl Faces {
         Self { s3, administration, opening: None, telemetry, abandoned, seed, next }
     }
 
+    /// What its requests share, whatever connection they come over.
+    pub fn bounds(&self) -> Vec<Bound> {
+        let of_s3 = self.s3.iter().flat_map(Front::bounds);
+        of_s3.chain([self.abandoned.bound()]).collect()
+    }
+
     /// As long as the store is being opened: everybody is told so, and nobody is kept waiting.
     pub fn opening(told: Opening, telemetry: Telemetry) -> Self {
         Self { opening: Some(told), ..Self::new(None, None, telemetry) }
@@ -97,6 +103,9 @@ impl Faces {
         let response = if method == Method::HEAD { without_body(response) } else { response };
         let operation = response.extensions().get::<Served>().map(|served| served.0);
         let status = response.status().as_u16();
+        if let Some(Later(reason)) = response.extensions().get::<Later>() {
+            self.telemetry.refused(*reason);
+        }
         span.in_scope(|| {
             tracing::debug!(operation = operation.unwrap_or("Administration"), status, "answered")
         });
@@ -110,6 +119,9 @@ impl Faces {
             None => {
                 let mut response = Response::new(super::body::empty());
                 *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                if let Some(reason) = error.later() {
+                    response.extensions_mut().insert(Later(reason));
+                }
                 response
             }
         }
@@ -182,13 +194,13 @@ impl Faces {
 
 fn too_many() -> ServiceError {
     let message = "this connection has other requests in flight, and all connections together too many: ask one after the other";
-    ServiceError::new(ErrorKind::SlowDown, message)
+    ServiceError::full(Reason::Requests, message)
 }
 
 fn said(why: Unanswered) -> ServiceError {
     match why {
-        Unanswered::Refused => ServiceError::new(
-            ErrorKind::SlowDown,
+        Unanswered::Refused => ServiceError::full(
+            Reason::Abandoned,
             "too many requests whose clients have left are still being carried out",
         ),
         Unanswered::Failed => {

@@ -15,7 +15,6 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::faces::Peer;
@@ -23,7 +22,7 @@ use super::flight::Activity;
 use super::linger::Lingering;
 use super::stream::PacedStream;
 use super::windows::{READY, Shared, Window};
-use super::{Faces, Limits, Tls};
+use super::{Doors, Faces, Limits, Tls};
 use crate::s3::Scheme;
 
 /// How long accepting rests after an error.
@@ -58,10 +57,10 @@ pub async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
     faces: Arc<Faces>,
-    limits: Limits,
+    doors: impl Into<Doors>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let (room, shared) = (Arc::new(Semaphore::new(limits.connections)), Shared::new(&limits));
+    let Doors { limits, room, shared } = doors.into();
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {

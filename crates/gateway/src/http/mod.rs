@@ -9,6 +9,7 @@
 #![expect(clippy::disallowed_methods, reason = "the room of this crate for sockets, tasks and timers")]
 
 pub(crate) mod body;
+mod doors;
 mod faces;
 mod flight;
 mod leftover;
@@ -25,6 +26,7 @@ mod windows;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use doors::Doors;
 pub use faces::Faces;
 pub use listen::{bind, serve};
 pub use opening::Opening;

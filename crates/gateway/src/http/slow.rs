@@ -20,7 +20,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 use tracing::Instrument;
 
 use super::body::Outflow;
-use crate::service::ServiceError;
+use crate::service::{Bound, ServiceError};
 
 /// How long the outcome is waited for before the answer begins without it: the most hasty clients give up after 30 s.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -61,6 +61,11 @@ pub(crate) struct Going<T> {
 }
 
 impl Slow {
+    /// How many works are under way.
+    pub(crate) fn bound(&self) -> Bound {
+        Bound::places("long_requests", WORKS, WORKS.saturating_sub(self.works.available_permits()))
+    }
+
     /// Carries this out to its end, and waits a while.
     pub(crate) async fn run<T: Send + 'static>(
         &self,

@@ -13,6 +13,8 @@ use hyper::Method;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
+use crate::service::Bound;
+
 /// Requests that go on for nobody at once: each is some kilobytes, and has its body behind it.
 const ABANDONED: usize = 1024;
 
@@ -80,6 +82,11 @@ impl Abandoned {
         let answered = answered.await;
         drop(client);
         answered.map_err(|_| Unanswered::Failed)
+    }
+
+    /// How many there are.
+    pub(super) fn bound(&self) -> Bound {
+        Bound::places("abandoned", ABANDONED, self.0.load(Ordering::Acquire))
     }
 
     #[cfg(test)]

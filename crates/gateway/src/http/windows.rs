@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Limits;
-use crate::service::Places;
+use crate::service::{Bound, Places};
 
 /// The window that a connection of HTTP/2 begins with, whatever is said.
 const LEAST: usize = (64 << 10) - 1;
@@ -36,6 +36,17 @@ impl Shared {
     pub(super) fn new(limits: &Limits) -> Self {
         let pieces = limits.windows / PIECE;
         Self { windows: Arc::new(Semaphore::new(pieces)), beside: Arc::new(Semaphore::new(limits.beside)) }
+    }
+
+    /// How much of it is taken.
+    pub(super) fn bounds(&self, limits: &Limits) -> [Bound; 2] {
+        let (pieces, free) = (limits.windows / PIECE, self.windows.available_permits());
+        let bytes = |pieces: usize| (pieces * PIECE) as u64;
+        let beside = limits.beside.saturating_sub(self.beside.available_permits());
+        [
+            Bound::bytes("http2_windows", bytes(pieces), bytes(pieces.saturating_sub(free))),
+            Bound::places("http2_requests", limits.beside, beside),
+        ]
     }
 
     /// A wide window while there is room, else the least.
@@ -140,6 +151,8 @@ mod tests {
         let beside = [one.place(), one.place()];
         assert!(beside.iter().all(Option::is_some));
         assert!(one.place().is_none());
+        let limits = Limits { beside: 2, ..Limits::default() };
+        assert_eq!(shared.bounds(&limits).map(|bound| bound.taken), [0, 2]);
         let others = other.place();
         assert!(others.is_some() && other.place().is_none());
         drop(beside);

@@ -13,7 +13,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::headers;
 use super::sigv4::{ChunkKeys, Decoder, Payload};
 use crate::http::body::Inflow;
-use crate::service::{ErrorKind, Expected, Outcome, Places, ServiceError, Trailers, UploadBody};
+use crate::service::{
+    Bound, ErrorKind, Expected, Outcome, Places, Reason, ServiceError, Trailers, UploadBody,
+};
 
 /// A document up to here takes no room: most are smaller, and a connection is worth as much.
 const SMALL: usize = 16 << 10;
@@ -40,6 +42,12 @@ impl Documents {
         Self { bytes, room: Arc::new(Semaphore::new(bytes as usize)) }
     }
 
+    /// How much of it is taken.
+    pub(super) fn bound(&self) -> Bound {
+        let (most, free) = (u64::from(self.bytes), self.room.available_permits() as u64);
+        Bound::bytes("documents", most, most.saturating_sub(free))
+    }
+
     /// For a document of this length: twice that, as it came and as it is read. One that is larger than the room has
     /// all of it.
     async fn take(&self, length: usize) -> Outcome<Place> {
@@ -47,7 +55,7 @@ impl Documents {
         let permits = self.room.clone().acquire_many_owned(wanted);
         let full = || {
             let message = "the documents of other requests take all the memory there is for them; try again";
-            ServiceError::new(ErrorKind::SlowDown, message)
+            ServiceError::full(Reason::Documents, message)
         };
         let granted = tokio::time::timeout(PATIENCE, permits).await.map_err(|_| full())?;
         granted.map(Place).map_err(|_| full())

@@ -63,8 +63,8 @@ use self::uri::Query;
 use crate::http::body::{Inflow, Outflow};
 use crate::http::slow::{self, Slow};
 use crate::service::{
-    ErrorKind, Outcome, Places, Principal, ReadMode, RequestContext, ServiceError, Services, UploadBody,
-    VersionId,
+    Bound, ErrorKind, Outcome, Places, Principal, ReadMode, Reason, RequestContext, ServiceError, Services,
+    UploadBody, VersionId,
 };
 
 /// Bytes of a request document: 10,000 parts with a SHA-256 each fit.
@@ -100,6 +100,10 @@ impl core::fmt::Debug for Settings {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Served(pub(crate) &'static str);
 
+/// Why the client is to come back later, left in the response for the one who measures.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Later(pub(crate) Reason);
+
 /// How the client speaks to us, left in the request by the listener.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scheme(pub(crate) &'static str);
@@ -133,7 +137,12 @@ pub(super) struct Call {
 }
 
 /// A refusal by who has no front yet, as S3 says it.
-pub(crate) fn refused(error: &ServiceError, path: &str, request_id: &str, is_head: bool) -> Response<Outflow> {
+pub(crate) fn refused(
+    error: &ServiceError,
+    path: &str,
+    request_id: &str,
+    is_head: bool,
+) -> Response<Outflow> {
     let resource = uri::decode(path, false).unwrap_or_default();
     Reply::error(error, &resource, [request_id, ""], is_head).finish(request_id, "")
 }
@@ -142,6 +151,11 @@ impl Front {
     /// Over these services.
     pub fn new(services: Services, settings: Settings) -> Self {
         Self { services, settings, signing_keys: Arc::default(), slow: Slow::default() }
+    }
+
+    /// What it shares among all requests.
+    pub(crate) fn bounds(&self) -> [Bound; 2] {
+        [self.settings.documents.bound(), self.slow.bound()]
     }
 
     /// Where the request goes: read before anything else, to tell our own paths from S3's.
@@ -154,7 +168,9 @@ impl Front {
         let (mut parts, body) = request.into_parts();
         let mut operation = "Unknown";
         let reply = self.serve(&mut parts, body, request_id, &mut operation).await;
+        let mut later = None;
         let reply = reply.unwrap_or_else(|error| {
+            later = error.later();
             if error.kind() == ErrorKind::Internal {
                 tracing::error!(%error, request_id, "a request failed through our own fault");
             } else {
@@ -164,6 +180,9 @@ impl Front {
         });
         let mut response = reply.finish(request_id, &self.settings.host_id);
         response.extensions_mut().insert(Served(operation));
+        if let Some(reason) = later {
+            response.extensions_mut().insert(Later(reason));
+        }
         response
     }
 
@@ -177,6 +196,9 @@ impl Front {
         let reply = self.refusal(error, path, request_id, false);
         let mut response = reply.finish(request_id, &self.settings.host_id);
         response.extensions_mut().insert(Served("Unknown"));
+        if let Some(reason) = error.later() {
+            response.extensions_mut().insert(Later(reason));
+        }
         response
     }
 
@@ -239,7 +261,7 @@ impl Front {
             slow::Outcome::Refused => {
                 let message =
                     "too many copies and completions of uploads are under way here; try again in a while";
-                return Err(ServiceError::new(ErrorKind::SlowDown, message));
+                return Err(ServiceError::full(Reason::Long, message));
             }
             slow::Outcome::Going(going) => going,
         };

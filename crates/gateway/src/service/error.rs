@@ -3,6 +3,8 @@
 //! Invariant: a refusal that a retry cannot mend within seconds is 4xx (501 if never), because S3 clients
 //! retry 5xx several times; 503 is for what passes by itself soon.
 
+use super::Reason;
+
 /// What a service answers.
 pub type Outcome<T> = Result<T, ServiceError>;
 
@@ -173,6 +175,7 @@ pub struct ServiceError {
     kind: ErrorKind,
     message: String,
     headers: Vec<(&'static str, String)>,
+    reason: Option<Reason>,
 }
 
 /// A message may hold a key as its client wrote it, which is not to write lines of the log, nor to colour them.
@@ -187,7 +190,29 @@ fn on_one_line(message: &str) -> String {
 impl ServiceError {
     /// A refusal; the message says what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), headers: Vec::new() }
+        Self { kind, message: message.into(), headers: Vec::new(), reason: None }
+    }
+
+    /// A bound has no more: come back a little later.
+    pub fn full(of: Reason, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::SlowDown, message).because(of)
+    }
+
+    /// With the reason under which a 503 is counted.
+    #[must_use]
+    pub fn because(mut self, of: Reason) -> Self {
+        self.reason = Some(of);
+        self
+    }
+
+    /// Why its client is to come back later; none if it is not.
+    pub const fn later(&self) -> Option<Reason> {
+        match (self.kind, self.reason) {
+            (ErrorKind::SlowDown | ErrorKind::Unavailable, Some(reason)) => Some(reason),
+            (ErrorKind::SlowDown, None) => Some(Reason::Other),
+            (ErrorKind::Unavailable, None) => Some(Reason::Unavailable),
+            _ => None,
+        }
     }
 
     /// Adds a response header that the status asks for, such as `content-range` on 416.

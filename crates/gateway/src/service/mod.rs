@@ -10,6 +10,7 @@
 mod admin;
 mod areas;
 mod body;
+mod bound;
 mod bucket;
 mod checksum;
 mod completion;
@@ -46,6 +47,7 @@ pub use admin::{
 pub use areas::{AreaStatus, AreasReport, NearStatus, PlaceStatus};
 pub(crate) use body::hex;
 pub use body::{Declared, Digests, DownloadBody, Expected, Trailers, UploadBody};
+pub use bound::{Bound, Reason};
 pub use bucket::{BucketInfo, BucketService, CreateBucket, CreatedBucket, Versioning};
 pub use checksum::{Checksum, ChecksumKind, ChecksumShape, Hasher};
 pub use completion::{Completion, StoredPart, complete_parts};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{ErrorKind, Outcome, ServiceError};
+use super::{Outcome, Reason, ServiceError};
 
 /// How many bodies of one connection may stand unread. Clones are the same places.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ impl Standing {
             Poll::Ready(done) => Ok(done),
             Poll::Pending if self.places.is_some() && self.place.is_none() => {
                 let message = "too many bodies of this HTTP/2 connection wait for room; send fewer at once, or over several connections";
-                Err(ServiceError::new(ErrorKind::SlowDown, message))
+                Err(ServiceError::full(Reason::Bodies, message))
             }
             Poll::Pending => Ok(work.await),
         }
@@ -66,6 +66,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+    use crate::service::ErrorKind;
 
     #[tokio::test]
     async fn as_many_wait_as_there_are_places_and_who_came_first_has_one() {

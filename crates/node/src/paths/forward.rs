@@ -17,7 +17,7 @@ use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{NodeId, SiteId};
 use skerry_federation::budget::Class;
 use skerry_gateway::service::{
-    ErrorKind, Outcome, PutObject, PutOutcome, RequestContext, ServiceError, UploadBody,
+    Outcome, PutObject, PutOutcome, Reason, RequestContext, ServiceError, UploadBody,
 };
 use skerry_model::write::Ask;
 use skerry_model::{Object, Record, object, space};
@@ -279,7 +279,7 @@ async fn ready(
     if !site.is_member(bucket.id) {
         site.check_takes(&bucket)?;
     }
-    let busy = || ServiceError::new(ErrorKind::SlowDown, "too many bodies of other sites are on their way");
+    let busy = || ServiceError::full(Reason::Forwards, "too many bodies of other sites are on their way");
     let taken = site.taken.clone().try_acquire_owned().map_err(|_| busy())?;
     Ok((bucket, heads, taken))
 }

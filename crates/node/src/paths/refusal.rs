@@ -3,15 +3,21 @@
 //! Invariant: 5xx only for what passes by itself within seconds or is our own fault; everything else is a
 //! 4xx that says what to do, because S3 clients retry 5xx several times.
 
-use skerry_gateway::service::{ErrorKind, ServiceError};
+use skerry_gateway::service::{ErrorKind, Reason, ServiceError};
 use skerry_model::record::Versioning;
 use skerry_storage::{CommitError, StorageError};
 
 /// The disk could not.
 pub(crate) fn storage(error: StorageError) -> ServiceError {
+    let reason = match error {
+        StorageError::Busy => Some(Reason::Commits),
+        StorageError::Behind => Some(Reason::Memtables),
+        StorageError::Lacking { .. } => Some(Reason::System),
+        _ => None,
+    };
     let kind = match error {
         StorageError::Full => ErrorKind::StorageFull,
-        StorageError::Busy | StorageError::Lacking { .. } => ErrorKind::SlowDown,
+        StorageError::Busy | StorageError::Behind | StorageError::Lacking { .. } => ErrorKind::SlowDown,
         StorageError::Closed => ErrorKind::Unavailable,
         StorageError::TooLarge { .. } => ErrorKind::EntityTooLarge,
         _ => ErrorKind::Internal,
@@ -19,7 +25,11 @@ pub(crate) fn storage(error: StorageError) -> ServiceError {
     if kind == ErrorKind::Internal {
         tracing::error!(%error, "the store failed");
     }
-    ServiceError::new(kind, error.to_string())
+    let refused = ServiceError::new(kind, error.to_string());
+    match reason {
+        Some(reason) => refused.because(reason),
+        None => refused,
+    }
 }
 
 /// A commit was refused or failed.
@@ -103,7 +113,7 @@ pub(crate) fn has_left() -> ServiceError {
 /// The same refusal in another site's words.
 pub(crate) fn relayed(code: &str, message: String) -> ServiceError {
     let kind = ErrorKind::ALL.iter().copied().find(|kind| kind.code() == code);
-    ServiceError::new(kind.unwrap_or(ErrorKind::Internal), message)
+    ServiceError::new(kind.unwrap_or(ErrorKind::Internal), message).because(Reason::AnotherSite)
 }
 
 /// Another site sent what this release cannot read.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, Instant, WallTime};
-use skerry_gateway::service::Outcome;
+use skerry_gateway::service::{Bound, Outcome};
 use skerry_model::Object;
 use skerry_model::body::{Step, Walk};
 use skerry_storage::{Class, Pin, SmallBody};
@@ -324,6 +324,15 @@ impl Parts {
         let mut inner = self.lock();
         let is_it = inner.kept.get(&key).is_some_and(|kept| kept.number == number);
         if is_it { inner.kept.remove(&key) } else { None }
+    }
+
+    /// How many there are, in use and resting.
+    pub(crate) fn bounds(&self) -> [Bound; 2] {
+        let inner = self.lock();
+        [
+            Bound::places("parts", PARTS, inner.kept.len()),
+            Bound::places("parts_resting", RESTING, inner.resting.len()),
+        ]
     }
 
     /// Bytes of parts of which the index says that they rest.

@@ -18,6 +18,7 @@ use skerry_federation::limits::LINK_BYTES;
 use skerry_federation::message::Kind as MessageKind;
 use skerry_federation::rest::crowded;
 use skerry_federation::{Input, Message};
+use skerry_gateway::service::Bound;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::doubts::Doubts;
@@ -91,9 +92,9 @@ struct Outbox {
     number: u64,
 }
 
-/// The outboxes by site.
+/// The outboxes by site, how many links there were, and how many messages found no room.
 #[derive(Default)]
-pub(crate) struct Outboxes(Mutex<BTreeMap<SiteId, Outbox>>, AtomicU64);
+pub(crate) struct Outboxes(Mutex<BTreeMap<SiteId, Outbox>>, AtomicU64, AtomicU64);
 
 impl Outboxes {
     /// Sends if there is room; false if it was dropped.
@@ -103,8 +104,30 @@ impl Outboxes {
         let bytes = message.encode();
         let weight = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let queue = if message.is_datagram() { &outbox.signs } else { &outbox.records };
-        let Some(permit) = queue.room(weight) else { return false };
-        queue.waiting.try_send((bytes, message.kind(), permit)).is_ok()
+        let sent = queue
+            .room(weight)
+            .is_some_and(|permit| queue.waiting.try_send((bytes, message.kind(), permit)).is_ok());
+        if !sent {
+            self.2.fetch_add(1, Ordering::Relaxed);
+        }
+        sent
+    }
+
+    /// How many messages to sites with a link were dropped.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.2.load(Ordering::Relaxed)
+    }
+
+    /// What waits for the link that most waits for.
+    pub(crate) fn bounds(&self) -> [Bound; 2] {
+        let boxes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = || boxes.values().map(|outbox| &outbox.records);
+        let messages = records().map(|queue| WAITING_MESSAGES.saturating_sub(queue.waiting.capacity())).max();
+        let bytes = records().map(|queue| LINK_BYTES.saturating_sub(queue.room.available_permits())).max();
+        [
+            Bound::bytes("outbox", LINK_BYTES as u64, bytes.unwrap_or(0) as u64),
+            Bound::places("outbox_messages", WAITING_MESSAGES, messages.unwrap_or(0)),
+        ]
     }
 
     /// Sites with a link, and the node at its other end.

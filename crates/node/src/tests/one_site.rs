@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -13,13 +12,10 @@ use skerry_gateway::service::{ByteRange, ErrorKind, WriteCondition};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::world::{TestWorld, context, key, noise};
+use super::world::{TestWorld, asked, context, key, noise};
 use crate::server::Running;
 use crate::site::MEMBERSHIPS;
 use crate::trust::{ca, files};
-
-/// What an answer takes at most on a busy machine.
-const PROMPT: Duration = Duration::from_secs(30);
 
 /// Wherever a client hangs up: what is on disk of a bucket is known in memory, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -142,16 +138,6 @@ async fn the_conformance_suite_passes() {
     running.shutdown().await;
 }
 
-/// Asks on a connection of its own.
-async fn asked(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    tokio::time::timeout(PROMPT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
-    answer
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_the_index_is_rebuilt_a_start_says_how_far_it_is() {
     let mut world = TestWorld::new(1).await;
@@ -165,7 +151,10 @@ async fn while_the_index_is_rebuilt_a_start_says_how_far_it_is() {
     config.s3.listen.clone_from(&free);
     let (hold, held) = std::sync::mpsc::sync_channel(1);
     *options.opening.held.lock().unwrap() = Some(held);
-    let start = tokio::spawn(async move { Running::start(&config, options).await.map_err(|error| error.to_string()) });
+    let start =
+        tokio::spawn(
+            async move { Running::start(&config, options).await.map_err(|error| error.to_string()) },
+        );
     let live = async || match TcpStream::connect(&free).await {
         Ok(_) => asked(&free, "/_skerry/health/live").await,
         Err(_) => String::new(),
@@ -177,9 +166,15 @@ async fn while_the_index_is_rebuilt_a_start_says_how_far_it_is() {
     }
     assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("opening\n"), "{said}");
     for (path, format) in [
-        ("/_skerry/health/ready", "{\"version\":1,\"ready\":false,\"reason\":\"opening the store, rebuilding the index, step 1 of 3"),
+        (
+            "/_skerry/health/ready",
+            "{\"version\":1,\"ready\":false,\"reason\":\"opening the store, rebuilding the index, step 1 of 3",
+        ),
         ("/_skerry/v1/status", "\"message\":\"opening the store, rebuilding the index, step 1 of 3"),
-        ("/photos/large", "<Code>ServiceUnavailable</Code><Message>opening the store, rebuilding the index, step 1 of 3"),
+        (
+            "/photos/large",
+            "<Code>ServiceUnavailable</Code><Message>opening the store, rebuilding the index, step 1 of 3",
+        ),
     ] {
         let said = asked(&free, path).await;
         assert!(said.starts_with("HTTP/1.1 503") && said.contains(format), "{path}: {said}");

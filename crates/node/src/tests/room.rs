@@ -12,7 +12,7 @@ use skerry_gateway::service::{
     WriteCondition,
 };
 
-use super::world::{TestWorld, context, key, noise, put_of};
+use super::world::{TestWorld, asked, context, key, noise, put_of};
 use crate::bulk::{Bulk, Grant};
 use crate::server::{Core, Running};
 
@@ -225,5 +225,70 @@ async fn uploads_of_one_connection_do_not_hold_each_other_up() {
         let told = answers.iter().filter(|answer| answer.element("Code") == "SlowDown").count();
         assert!(stored >= 3 && stored + told == answers.len(), "{stored} stored, {told} refused");
     }
+    running.shutdown().await;
+}
+
+/// What metrics have of a series.
+fn value(metrics: &str, series: &str) -> u64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{series} in {metrics}")).parse().unwrap()
+}
+
+/// Who sees 503 finds out which bound it was, and how full each is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bound_that_is_full_is_told_by_its_name_and_so_is_who_was_refused_for_it() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].stop().await;
+    let (config, options) = world.sites[0].settings();
+    let running = Running::start(&config, options).await.unwrap();
+    let address = running.endpoints.s3.to_string();
+    let metrics = async || asked(&address, "/_skerry/metrics").await;
+    let told = metrics().await;
+    for (kind, names) in [
+        (
+            "room",
+            "incoming outgoing arriving holding bringing memtables index_cache dirty documents http2_windows outbox",
+        ),
+        (
+            "places",
+            "commits commits_behind writing forwards parts parts_resting outbox_messages connections http2_requests long_requests abandoned",
+        ),
+    ] {
+        let unit = if kind == "room" { "_bytes" } else { "" };
+        for name in names.split(' ') {
+            let most = value(&told, &format!("skerry_{kind}{unit}{{of=\"{name}\"}}"));
+            let taken = value(&told, &format!("skerry_{kind}_taken{unit}{{of=\"{name}\"}}"));
+            assert!(most > 0 && taken <= most, "{name}: {taken} of {most}");
+        }
+    }
+    let refused = |told: &str, reason: &str| {
+        value(told, &format!("skerry_refused_requests_total{{reason=\"{reason}\"}}"))
+    };
+    assert_eq!((refused(&told, "http2_bodies"), refused(&told, "incoming")), (0, 0));
+    let held = all(&running.core().site.incoming);
+    let credentials = Credentials { access_key: key().id, secret: key().secret };
+    let client = Client::new(&format!("http://{address}"), credentials);
+    client.put_together(vec![("/bulk".into(), Bytes::new())]).await.unwrap();
+    let puts = (0..12).map(|n| (format!("/bulk/{n}"), noise(CHUNK_BYTES, n))).collect();
+    let put = tokio::spawn(async move { client.put_together(puts).await.unwrap() });
+    // Three may wait for room beside each other; the others are told at once.
+    let full = async {
+        loop {
+            let told = metrics().await;
+            if refused(&told, "http2_bodies") == 9 {
+                return told;
+            }
+        }
+    };
+    let told = tokio::time::timeout(PROMPT, full).await.unwrap();
+    let of_incoming =
+        |told: &str, of: &str| value(told, &format!("skerry_room{of}_bytes{{of=\"incoming\"}}"));
+    assert_eq!(of_incoming(&told, "_taken"), of_incoming(&told, ""));
+    assert!(value(&told, "skerry_places_taken{of=\"http2_requests\"}") >= 2);
+    assert!(value(&told, "skerry_places_taken{of=\"connections\"}") >= 1);
+    drop(held);
+    let answers = put.await.unwrap();
+    assert_eq!(answers.iter().filter(|answer| answer.element("Code") == "SlowDown").count(), 9);
+    assert_eq!(of_incoming(&metrics().await, "_taken"), 0);
     running.shutdown().await;
 }

@@ -17,6 +17,8 @@ use skerry_model::{Entry, Record, bucket, space};
 use skerry_storage::StorageError;
 use tempfile::TempDir;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use crate::config::{Cap, Config, Copies};
 use crate::net::memory::{MemoryNet, MemoryWorld};
 use crate::net::tcp::TcpNet;
@@ -553,4 +555,14 @@ pub(super) fn noise(length: usize, seed: u64) -> Bytes {
     let mut bytes = vec![0; length];
     hasher.finalize_xof().fill(&mut bytes);
     bytes.into()
+}
+
+/// Asks over HTTP, on a connection of its own.
+pub(super) async fn asked(address: &str, path: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    answer
 }

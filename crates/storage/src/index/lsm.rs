@@ -21,7 +21,7 @@ use skerry_base::kv::{Table, View, ViewError, Visit};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::rows::{Part, Rows};
-use super::{Index, Reading, Refused, Secure, Snapshots, Writes, bounds, is_void, prefixed};
+use super::{Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, is_void, prefixed};
 use crate::disk::real::RealDisk;
 use crate::error::is_passing;
 use crate::fields::Fields;
@@ -159,6 +159,7 @@ pub(super) struct Lsm {
     rotate_at: u64,
     strategy: Arc<Leveled>,
     gate: Mutex<Gate>,
+    cache: Arc<Cache>,
     /// Mark that is flushed.
     flushed: AtomicU64,
     compaction_due: AtomicBool,
@@ -196,8 +197,9 @@ impl Lsm {
     ) -> Result<Self, StorageError> {
         check_tables(path)?;
         let seqno = SequenceNumberCounter::default();
+        let cache = Arc::new(Cache::with_capacity_bytes(settings.index_cache_bytes));
         let tree = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
-            .use_cache(Arc::new(Cache::with_capacity_bytes(settings.index_cache_bytes)))
+            .use_cache(cache.clone())
             .use_descriptor_table(Some(Arc::new(DescriptorTable::new(OPEN_FILES))))
             .open()
             .map_err(failed)?;
@@ -213,6 +215,7 @@ impl Lsm {
             rotate_at,
             strategy: Arc::new(strategy),
             gate: Mutex::default(),
+            cache,
             flushed: AtomicU64::new(0),
             compaction_due: AtomicBool::new(true),
             runs: AtomicUsize::new(0),
@@ -475,6 +478,12 @@ impl Index for Lsm {
         if self.refusals().merges > 0 {
             self.compaction_due.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// What waits to be flushed was given up for it when it took so much, or before.
+    fn memory(&self) -> Resident {
+        let waiting = self.rotate_at.saturating_mul(self.waiting() as u64);
+        Resident { changes: self.gate().resident + waiting, blocks: self.cache.size() }
     }
 
     fn disk_bytes(&self) -> u64 {

@@ -50,6 +50,15 @@ pub(crate) struct Refused {
     pub(crate) merges: u32,
 }
 
+/// Bytes of memory that an engine has taken, of what it was given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Resident {
+    /// Changes that are not flushed, about.
+    pub(crate) changes: u64,
+    /// Blocks of its files.
+    pub(crate) blocks: u64,
+}
+
 /// What an engine does. One thread applies; any number read; one (perhaps another) tends.
 pub(crate) trait Index: Send + Sync {
     /// What has been applied.
@@ -107,6 +116,11 @@ pub(crate) trait Index: Send + Sync {
 
     /// A merge that was refused is due again: it is tried once for each call, and with each flush.
     fn merge_again(&self) {}
+
+    /// What it holds in memory.
+    fn memory(&self) -> Resident {
+        Resident::default()
+    }
 
     /// Bytes of its files.
     fn disk_bytes(&self) -> u64;

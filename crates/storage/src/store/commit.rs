@@ -302,7 +302,7 @@ impl Store {
             self.space.note_full(true);
             return Err(StorageError::Full);
         }
-        Err(StorageError::Busy)
+        Err(StorageError::Behind)
     }
 
     /// The bodies that are not here already, each once.

@@ -57,7 +57,8 @@ mod words;
 pub use committer::Committer;
 pub use quick::{OpenChunk, PIECE_BLOCKS};
 pub use report::{
-    CacheStats, ClassUsage, Collected, Damage, IndexState, Recovery, SyncStats, TornTail, Usage,
+    Bounds, CacheStats, ClassUsage, Collected, Damage, IndexState, Level, Recovery, SyncStats, TornTail,
+    Usage,
 };
 pub use scrub::{DamagedChunk, DamagedSegment, ScrubState, ScrubStep};
 pub use words::{Class, Entry, Propose, SmallBody, Stands, Step};
@@ -251,6 +252,20 @@ impl Store {
             unsynced: self.unsynced(),
             moved: self.moved.load(Ordering::Relaxed),
             moved_bodies: self.moved_bodies.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How much is taken of what is bounded. Read for whoever asks, counted for nobody.
+    pub fn bounds(&self) -> Bounds {
+        let (index, [commits, behind]) = (self.index.memory(), self.queue.waiting());
+        let of = |most, taken| Level { most, taken };
+        let queue = |taken: usize| of(self.settings.queue_proposals as u64, taken as u64);
+        Bounds {
+            memtables: of(self.settings.memtable_bytes, index.changes),
+            index_cache: of(self.settings.index_cache_bytes, index.blocks),
+            dirty: of(self.settings.dirty_bytes, self.live.lock().dirty),
+            commits: queue(commits),
+            commits_behind: queue(behind),
         }
     }
 

@@ -193,6 +193,12 @@ impl Queue {
         job.end(Err(refusal));
     }
 
+    /// How many wait that somebody waits for, and behind those.
+    pub(crate) fn waiting(&self) -> [usize; 2] {
+        let state = self.lock();
+        [state.jobs.len(), state.behind.len()]
+    }
+
     /// Takes up to `most` jobs that somebody waits for.
     pub(crate) fn take(&self, most: usize) -> Vec<Box<dyn Job>> {
         let mut state = self.lock();

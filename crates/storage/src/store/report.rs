@@ -140,6 +140,30 @@ pub struct Usage {
     pub unsynced: u64,
 }
 
+/// A bound of a store: all there is, and what is taken of it now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Level {
+    /// All.
+    pub most: u64,
+    /// Taken.
+    pub taken: u64,
+}
+
+/// The bounds of a store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of changes that the index has not flushed, about.
+    pub memtables: Level,
+    /// Bytes of blocks of the index that are kept in memory.
+    pub index_cache: Level,
+    /// Bytes of payload that no sync has covered: beyond, writers wait for one.
+    pub dirty: Level,
+    /// Proposals that somebody waits for, in the queue of the commit thread: beyond, they are refused.
+    pub commits: Level,
+    /// Proposals behind those, that other sites wait for.
+    pub commits_behind: Level,
+}
+
 /// What the cache holds and was good for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStats {

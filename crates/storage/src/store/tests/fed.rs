@@ -213,11 +213,14 @@ fn a_store_that_ends_carries_out_what_was_let_in_and_lets_nothing_more_in() {
     assert!(matches!(third.lock().unwrap().take(), Some(Err(CommitError::Storage(StorageError::Busy)))));
     // Its room is its own: who waits is let in all the same.
     let ahead = world::submit(&store, vec![small_put("ahead", 1, b"x")]);
+    let of = |bound: crate::Level| (bound.most, bound.taken);
+    assert_eq!([of(store.bounds().commits), of(store.bounds().commits_behind)], [(2, 1), (2, 2)]);
     drop(store.start_committer().unwrap());
     for answer in [first, second, ahead] {
         assert!(matches!(answer.lock().unwrap().take(), Some(Ok(()))));
     }
     assert_eq!(there(&store).len(), 19);
+    assert_eq!(of(store.bounds().commits_behind), (2, 0));
     let late = submit(&store, puts(31, 1));
     assert!(matches!(late.lock().unwrap().take(), Some(Err(CommitError::Storage(StorageError::Closed)))));
 }

@@ -308,7 +308,7 @@ fn writes_are_refused_before_what_the_index_cannot_flush_is_all_the_memory() {
         disk.set_room(room);
         let refused = put_small(&store, "c", 3, b"3").unwrap_err();
         assert_eq!(matches!(refused, StorageError::Full), full, "{refused}");
-        assert!(full || matches!(refused, StorageError::Busy), "{refused}");
+        assert!(full || matches!(refused, StorageError::Behind), "{refused}");
         assert_eq!(store.usage().full, full);
         delete(&store, "a").unwrap();
         index.wait(0);

@@ -1,8 +1,8 @@
 //! What a caller relies on, one promise per test.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use skerry_base::codec;
@@ -524,7 +524,8 @@ fn a_rebuild_tells_how_far_it_is_within_a_segment_and_within_the_base() {
         let disk = FaultyDisk::default();
         let (store, _) = open(&disk, &settings);
         for group in 0..20 {
-            let put = |number: u64| small_put(&format!("key-{group}-{number}"), number, &number.to_le_bytes());
+            let put =
+                |number: u64| small_put(&format!("key-{group}-{number}"), number, &number.to_le_bytes());
             commit(&store, (0..1000).map(put).collect()).unwrap();
         }
         if has_base {
@@ -553,6 +554,26 @@ fn index_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
         }
     }
     files
+}
+
+#[test]
+fn what_the_index_and_payload_take_of_memory_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { engine: Engine::Lsm, ..small() };
+    let (store, _) = open_on(Arc::new(RealDisk::new(folder.path()).unwrap()), &settings);
+    let most = store.bounds();
+    let limits = [most.memtables, most.index_cache, most.dirty].map(|bound| bound.most);
+    assert_eq!(limits, [settings.memtable_bytes, settings.index_cache_bytes, settings.dirty_bytes]);
+    put_small(&store, "small", 1, b"body").unwrap();
+    assert!(store.bounds().memtables.taken > 100, "{:?}", store.bounds());
+    let pin = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &body(1, 70_000)).unwrap();
+    assert!(store.bounds().dirty.taken >= 70_000, "{:?}", store.bounds());
+    commit(&store, vec![say_put("large", 2, pin.id())]).unwrap();
+    assert_eq!(store.bounds().dirty.taken, 0, "a sync has covered it");
+    store.checkpoint().unwrap();
+    assert!(store.bounds().memtables.taken < 100, "it is flushed: {:?}", store.bounds());
+    assert_eq!(keys(&store.view()).len(), 2);
+    assert!(store.bounds().index_cache.taken > 0, "it was read from a file: {:?}", store.bounds());
 }
 
 #[test]
