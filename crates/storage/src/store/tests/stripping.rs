@@ -14,12 +14,12 @@ fn what_lives_in_a_large_segment_moves_into_small_ones() {
     let disk = FaultyDisk::default();
     let large = Settings { journal_segment_bytes: 512 << 10, journal_heads_bytes: u64::MAX, ..kept() };
     let (store, _) = open(&disk, &large);
-    let bytes = |number: u64| body(number, if number % 3 == 0 { 20 } else { 600 });
+    let bytes = |number: u64| body(number, if number.is_multiple_of(3) { 20 } else { 600 });
     let count = 1_800;
     for number in 0..count {
         put_small(&store, &format!("{number}"), number, &bytes(number)).unwrap();
     }
-    let lives = |number: u64| number % 3 == 0;
+    let lives = |number: u64| number.is_multiple_of(3);
     for number in (0..count).filter(|number| !lives(*number)) {
         delete(&store, &format!("{number}")).unwrap();
     }
