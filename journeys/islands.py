@@ -47,7 +47,8 @@ class Site:
 
     def ready(self):
         try:
-            return self.get(LIVE, timeout=2) is not None
+            # `opening` while its store is being opened.
+            return self.get(LIVE, timeout=2).startswith(b"live")
         except (urllib.error.URLError, OSError):
             return False
 
