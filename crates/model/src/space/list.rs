@@ -1,7 +1,7 @@
 //! Listings: pages over visible keys and over versions.
 //!
 //! A page costs the page: common prefixes are skipped by seeking to their end, whatever lies below them, and of a key with many
-//! versions those on the page are read.
+//! versions those on the page are read. Keys of which only a tombstone rests are passed over row by row, without a seek for each.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -90,23 +90,37 @@ struct Walk<'a> {
     /// Rows are read ahead: seeks cost more than neighbours.
     ahead: std::collections::VecDeque<(Vec<u8>, Bytes)>,
     exhausted: bool,
+    /// So many rows are read ahead the next time: as many as are likely to be used.
+    most: usize,
 }
 
 /// A row, or a common prefix in place of the rows below it.
 enum Step {
-    Row(String, Bytes),
+    Row(Found),
     Prefix(String),
+}
+
+/// A row of an object key.
+struct Found {
+    name: Vec<u8>,
+    key: String,
+    value: Bytes,
 }
 
 /// Rows read ahead at most.
 const AHEAD: usize = 128;
+/// Rows read ahead where common prefixes hold more rows than are read: fewer save little beside the seek to the next one, and would
+/// have each small one sought that comes behind large ones.
+const AHEAD_OF_PREFIXES: usize = 16;
 
 impl<'a> Walk<'a> {
     fn new(view: &'a dyn View, table: Table, bucket: BucketId, cursor: Cursor<'a>) -> Self {
-        let first = keys::prefix(bucket, cursor.prefix);
-        let end = prefix_end(&first);
+        let from = keys::prefix(bucket, cursor.prefix);
+        let end = prefix_end(&from);
+        // Of one key there may be any number of versions.
+        let most = if table == Table::Current { AHEAD } else { 1 };
         let mut walk =
-            Self { view, table, bucket, cursor, from: first, end, ahead: [].into(), exhausted: false };
+            Self { view, table, bucket, cursor, from, end, ahead: [].into(), exhausted: false, most };
         if let Some(after) = cursor.start_after {
             let folded = walk.common_prefix(after).is_some_and(|prefix| prefix == after);
             match folded {
@@ -133,37 +147,95 @@ impl<'a> Walk<'a> {
         self.cursor.common_prefix(key)
     }
 
-    fn fill(&mut self, want: usize) -> Result<(), SpaceError> {
+    /// Reads ahead, unless there is something of before; whether it did.
+    fn fill(&mut self, want: usize) -> Result<bool, SpaceError> {
         if self.exhausted || !self.ahead.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let to = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let most = want.clamp(1, AHEAD);
+        let most = want.clamp(1, self.most);
         let ahead = &mut self.ahead;
         self.view.scan(self.table, Bound::Included(&self.from), to, &mut |name, value| {
             ahead.push_back((name.to_vec(), Bytes::copy_from_slice(value)));
             if ahead.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         self.exhausted = self.ahead.len() < most;
-        Ok(())
+        Ok(true)
     }
 
     /// The next row or common prefix. Rows of one object key all come, one by one.
     fn next(&mut self, want: usize) -> Result<Option<Step>, SpaceError> {
-        self.fill(want)?;
+        let is_first = self.fill(want)?;
         let Some((name, value)) = self.ahead.pop_front() else { return Ok(None) };
         let (key, _) = keys::split_object(&name).ok_or(SpaceError::Inconsistent("a row has no key"))?;
         match self.common_prefix(&key) {
             Some(prefix) => {
                 self.skip(&keys::prefix(self.bucket, &prefix));
+                if !self.ahead.is_empty() {
+                    self.farther();
+                } else if is_first {
+                    // All that was read is of this one.
+                    self.most = self.most.min(AHEAD_OF_PREFIXES.max(self.most / 2));
+                }
                 Ok(Some(Step::Prefix(prefix)))
             }
             None => {
                 self.from = [&name[..], &[0]].concat();
-                Ok(Some(Step::Row(key, value)))
+                Ok(Some(Step::Row(Found { name, key, value })))
             }
         }
     }
+
+    /// More of what is read ahead will be used.
+    fn farther(&mut self) {
+        self.most = (self.most * 2).min(AHEAD);
+    }
+
+    /// The next of the object keys whose rows are versions, and whether its first row says with those read ahead that nothing
+    /// of it is shown. What lives comes first.
+    fn next_key(&mut self) -> Result<Option<(Step, bool)>, SpaceError> {
+        let found = match self.next(AHEAD)? {
+            Some(Step::Row(found)) => found,
+            other => return Ok(other.map(|step| (step, false))),
+        };
+        let object = keys::object(self.bucket, &found.key);
+        let rests = match found.name.get(object.len()) {
+            Some(&keys::ALIVE) => self.is_last_alive(&found.key) && is_hidden(&row(&found.value)?),
+            _ => true,
+        };
+        self.skip(&object);
+        Ok(Some((Step::Row(found), rests)))
+    }
+
+    /// Visits the versions of a key that a client sees; whether there is one.
+    fn shows(&self, key: &str, visit: &mut dyn FnMut(Shown) -> ControlFlow<()>) -> Result<bool, SpaceError> {
+        let mut is_shown = false;
+        each_shown(self.view, self.bucket, key, None, &mut |shown| {
+            is_shown = true;
+            visit(shown)
+        })?;
+        Ok(is_shown)
+    }
+
+    /// A key was shown, which may have any number of versions, or passed over, as the next one may be.
+    fn passed(&mut self, is_shown: bool) {
+        if is_shown {
+            self.most = 1;
+        } else {
+            self.farther();
+        }
+    }
+
+    /// Whether it is known that no other version of a key lives behind the row that came last.
+    fn is_last_alive(&self, key: &str) -> bool {
+        let alive = keys::region(self.bucket, key, keys::ALIVE);
+        self.ahead.front().map_or(self.exhausted, |(name, _)| !name.starts_with(&alive))
+    }
+}
+
+/// A tombstone of a key that never had versioning.
+fn is_hidden(record: &Record) -> bool {
+    record.is_delete() && record.versioning == Versioning::Off
 }
 
 /// A page of the visible keys of a bucket.
@@ -182,7 +254,10 @@ pub fn list_current(view: &dyn View, bucket: BucketId, cursor: Cursor<'_>) -> Re
             return Ok(page);
         }
         match step {
-            Step::Row(key, value) => {
+            Step::Row(Found { key, value, .. }) => {
+                if !walk.ahead.is_empty() {
+                    walk.farther();
+                }
                 last = Some(key.clone());
                 page.keys.push((key, row(&value)?));
             }
@@ -214,15 +289,12 @@ pub fn list_versions(
     let mut skips = Skips(cursor.skips);
     while page.next.is_none() {
         let full = page.versions.len() + page.prefixes.len() == cursor.max;
-        let Some(step) = walk.next(1)? else { break };
+        let Some((step, rests)) = walk.next_key()? else { break };
         match step {
-            Step::Row(key, _) => {
-                walk.skip(&keys::object(bucket, &key));
-                let mut is_shown = false;
-                each_shown(view, bucket, &key, None, &mut |shown| {
-                    is_shown = true;
-                    page.add(shown, cursor.max)
-                })?;
+            Step::Row(Found { key, .. }) => {
+                let mut visit = |shown| page.add(shown, cursor.max);
+                let is_shown = !rests && walk.shows(&key, &mut visit)?;
+                walk.passed(is_shown);
                 if !is_shown && skips.end() {
                     page.next = Some((key, Some(VersionId::Null)));
                 }
@@ -292,7 +364,7 @@ fn each_shown(
     let place = dot.map(|dot| place_of(view, bucket, key, dot)).transpose()?.flatten();
     let mut failed = None;
     each_alive_behind(view, bucket, key, place.as_deref(), &mut |record| {
-        if record.is_delete() && record.versioning == Versioning::Off {
+        if is_hidden(&record) {
             return ControlFlow::Continue(());
         }
         let known = match named.take().map_or_else(|| Named::of(view, bucket, key), Ok) {
@@ -348,19 +420,18 @@ fn below(
     let start_after = start_after.filter(|after| after.starts_with(prefix));
     let cursor = Cursor { prefix, start_after, ..Cursor::default() };
     let mut walk = Walk::new(view, Table::Versions, bucket, cursor);
-    while let Some(Step::Row(key, _)) = walk.next(1)? {
-        let mut is_shown = false;
-        each_shown(view, bucket, &key, None, &mut |_| {
-            is_shown = true;
-            ControlFlow::Break(())
-        })?;
-        if is_shown {
+    while let Some((Step::Row(Found { key, .. }), rests)) = walk.next_key()? {
+        if !rests && walk.shows(&key, &mut |_| ControlFlow::Break(()))? {
             return Ok(Below::Something);
         }
+        walk.passed(false);
         if skips.end() {
             return Ok(Below::Unknown(key));
         }
-        walk.skip(&keys::object(bucket, &key));
     }
     Ok(Below::Nothing)
 }
+
+#[cfg(test)]
+#[path = "list_tests.rs"]
+mod tests;
