@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost areas members followed nodes live moved replaced crash again histories anomalies bench. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost areas members followed nodes live moved replaced full crash again histories anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import journey_cli
 import journey_copies
 import journey_crash
 import journey_followed
+import journey_full
 import journey_histories
 import journey_islands
 import journey_live
@@ -51,6 +52,7 @@ def journeys(checks, options):
         "live": lambda demo, work: journey_live.live(checks, demo),
         "moved": lambda demo, work: journey_live.moved(checks, demo),
         "replaced": lambda demo, work: journey_replaced.replaced(checks, demo.binary, work),
+        "full": lambda demo, work: journey_full.full(checks, demo.binary, work),
         "crash": lambda demo, work: journey_crash.killed_in_turn(checks, demo, options.rounds),
         "again": lambda demo, work: journey_crash.started_again(checks, demo),
         "histories": lambda demo, work: journey_histories.races(checks, demo, work),
