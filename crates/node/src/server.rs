@@ -46,7 +46,7 @@ use crate::paths::answer::Answers;
 use crate::paths::buckets::Buckets;
 use crate::paths::credentials::Credentials;
 use crate::paths::objects::Objects;
-use crate::paths::{giving, members};
+use crate::paths::{giving, members, refusal};
 use crate::peers::circuits::{self, Circuits};
 use crate::peers::outbox::{self, Outboxes};
 use crate::peers::refused::RefusedConnections;
@@ -332,28 +332,32 @@ impl Core {
         access_key: Option<AccessKey>,
     ) -> Result<(), StartError> {
         let value = Some(Bytes::copy_from_slice(&life.to_be_bytes()));
-        let mut entries = vec![entry(&Entry::Local { key: Bytes::from_static(LIFE), value })];
+        let mut facts = vec![Entry::Local { key: Bytes::from_static(LIFE), value }];
         let lives = lives::grown(&self.site.store.view(), self.site.system, self.site.stamps.origin, life);
-        entries.push(entry(&lives.map_err(|error| unread(directory, &error))?));
+        facts.push(lives.map_err(|error| unread(directory, &error))?);
         // A store that was in use knows better.
         let known = if life == 1 { init::take_roster(directory)? } else { Vec::new() };
         for record in known {
             match Record::admit(&record) {
                 Ok(record) if record.bucket == self.site.system => {
-                    entries.push(entry(&Entry::Record(Box::new(record))));
+                    facts.push(Entry::Record(Box::new(record)));
                 }
                 _ => tracing::warn!("a record of the inviting site's roster is not one"),
             }
         }
+        // On a full disk as well: a site that does not start gives nothing back that could be deleted.
+        let entries = facts.iter().map(|fact| entry(fact).freeing()).collect();
         self.site.commit(self.site.system, (), move |_| Ok(((), entries))).await?;
         SiteTrust::started(directory)?;
-        let trust = &self.trust;
         own_site::keep(&self.site).await?;
-        if trust.admin.is_some() {
-            crate::paths::home::begin_register(&self.site).await?;
+        if self.trust.admin.is_some() {
+            refusal::unless_full(
+                "who decides about names",
+                crate::paths::home::begin_register(&self.site).await,
+            )?;
         }
         if let Some(key) = access_key {
-            crate::admin::ensure_key(&self.site, &key).await?;
+            refusal::unless_full("the access key", crate::admin::ensure_key(&self.site, &key).await)?;
         }
         Ok(())
     }

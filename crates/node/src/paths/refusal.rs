@@ -3,7 +3,7 @@
 //! Invariant: 5xx only for what passes by itself within seconds or is our own fault; everything else is a
 //! 4xx that says what to do, because S3 clients retry 5xx several times.
 
-use skerry_gateway::service::{ErrorKind, Reason, ServiceError};
+use skerry_gateway::service::{ErrorKind, Outcome, Reason, ServiceError};
 use skerry_model::record::Versioning;
 use skerry_storage::{CommitError, StorageError};
 
@@ -122,6 +122,17 @@ pub(crate) fn malformed(error: impl ToString) -> ServiceError {
         ErrorKind::Internal,
         format!("another site's answer is unreadable: {}", error.to_string()),
     )
+}
+
+/// A site starts on a full disk, too: what it could not write down then it tries again later, or at its next start.
+pub(crate) fn unless_full(what: &str, written: Outcome<()>) -> Outcome<()> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::StorageFull => {
+            tracing::warn!(what, %error, "was not written down at the start, because the disk is full");
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 #[cfg(test)]

@@ -133,3 +133,31 @@ async fn a_put_at_a_full_site_is_written_at_one_with_room() {
     assert_eq!(two.get("photos", "0").await.unwrap(), noise(4 << 20, 0));
     world.stop().await;
 }
+
+/// What others wrote to the disk took the room that segments of the journal are kept for; so did the site itself before it was stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_starts_without_room_for_anything_and_deletes() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    world.sites[0].put("photos", "a", noise(3 << 20, 1)).await.unwrap();
+    world.sites[0].stop().await;
+    for file in std::fs::read_dir(world.sites[0].directory.path().join("data/journal")).unwrap() {
+        let path = file.unwrap().path();
+        // A spare one: nothing was written to it.
+        if std::fs::read(&path).unwrap().iter().all(|byte| *byte == 0) {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let (mut config, options) = world.sites[0].settings();
+    config.storage.capacity.0 = 1;
+    // It would say another address of itself than before.
+    config.peer.advertise = vec!["elsewhere:1".into()];
+    world.sites[0].core = Some(Core::start(&config, options).await.unwrap());
+    let site = &world.sites[0];
+    assert_eq!(site.get("photos", "a").await.unwrap(), noise(3 << 20, 1));
+    let refused = site.put("photos", "b", noise(100, 2)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
+    site.delete("photos", "a").await.unwrap();
+    assert_eq!(site.get("photos", "a").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
+    world.stop().await;
+}
