@@ -35,8 +35,9 @@ def refusing_kernel():
     for program in ("unshare", "nsenter"):
         if not shutil.which(program):
             return f"{program} (util-linux) is not installed"
-    tried = subprocess.run(["unshare", "-Urm", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True, timeout=60)
-    return tried.stderr.strip() and f"the kernel lets this user mount nothing in a namespace of its own ({tried.stderr.strip()})"
+    tried = subprocess.run(["unshare", "-Urm", "mount", "-t", "tmpfs", "none", "/tmp"], capture_output=True, text=True, timeout=60)
+    why = tried.stderr.strip() or f"code {tried.returncode}"
+    return tried.returncode and f"the kernel lets this user mount nothing in a namespace of its own ({why})"
 
 
 class Capped(Nodes):
@@ -146,7 +147,7 @@ class Other:
     def go(self):
         self.done.set()
         self.thread.join(30)
-        self.path.unlink()
+        self.path.unlink(missing_ok=True)
 
 
 class Story:
@@ -215,6 +216,111 @@ def status_of(call):
         return call()["ResponseMetadata"]["HTTPStatusCode"]
     except ClientError as error:
         return error.response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+def full(checks, binary, work):
+    for label, kind in (("capacity", Capped), ("disk", Boxed)):
+        if kind is Boxed and (reason := refusing_kernel()):
+            checks.skip("full: a disk of its own", reason)
+            continue
+        box = kind(binary, work / label)
+        try:
+            story = filled(checks, box, f"full ({label})")
+            if kind is Boxed:
+                taken_by_another(checks, story, f"full ({label})")
+            with checks.check(f"full ({label}): stopped, everything on the disk reads"):
+                box.stop_site()
+                box.run("check")
+                said = (box.directory / "box.log").read_text(errors="replace")
+                expect("panicked" not in said and " ERROR " not in said, lambda: [line for line in said.splitlines() if "panicked" in line or " ERROR " in line])
+        finally:
+            box.stop()
+
+
+def filled(checks, box, label):
+    box.form()
+    story = Story(box)
+    client = story.client
+    with checks.check(f"{label}: bodies and parts are taken until the disk is full, and refused by 507 with the reason"):
+        client.create_bucket(Bucket=BUCKET)
+        upload = {"Bucket": BUCKET, "Key": "parts"}
+        upload["UploadId"] = client.create_multipart_upload(**upload)["UploadId"]
+        bodies, etags = [], []
+
+        def put_part(size=PART):
+            body = content(size, f"part {len(etags)}")
+            etags.append(client.upload_part(**upload, PartNumber=len(etags) + 1, Body=body)["ETag"])
+            bodies.append(body)
+
+        put_part()
+        story.fill()
+        # What the refused ones had written is given back: it may take parts still.
+        while not story.refused(put_part):
+            pass
+        expect(sum(LARGE for key in story.held if f"/{LARGE}/" in key) > HELD * 3 // 4, f"{len(story.held)} objects filled it")
+
+    with checks.check(f"{label}: full, it reads and lists all of it, and status and metrics say so"):
+        story.look()
+        equal((box.status()["full"], " full " in box.run("status")), (True, True), "status")
+        metric = lambda name: box.site(1).metric(f"skerry_disk_{name}")
+        wait_for("the metrics", lambda: (metric("full"), metric("days_to_full")) == (1, 0), SECONDS)
+
+    with checks.check(f"{label}: deletes are acknowledged, and what they free is written again"):
+        story.delete(12, LARGE)
+        story.delete(50, SMALL)
+        seconds = story.room_again()
+        put_part(LARGE)
+        parts = {"Parts": [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]}
+        client.complete_multipart_upload(**upload, MultipartUpload=parts)
+        story.held["parts"] = sha256(b"".join(bodies))
+        story.look()
+        print(f"     {len(story.held)} objects; a write was taken {seconds:.1f} s after the deletes", flush=True)
+
+    with checks.check(f"{label}: filled again and killed, all of it is there and nothing deleted came back"):
+        story.fill()
+        story.delete(2, LARGE)
+        story.delete(100, SMALL)
+        box.kill(1)
+        box.start()
+        story.look()
+    return story
+
+
+def taken_by_another(checks, story, label):
+    story.delete(8, LARGE)
+    story.room_again()
+    other = Other(story.box.disk)
+    try:
+        beside_another(checks, story, label, other)
+    finally:
+        other.go()
+
+
+def beside_another(checks, story, label, other):
+    box = story.box
+    with checks.check(f"{label}: another program takes it to the last byte: refusals say it, deletes go on, nothing is lost"):
+        story.fill()
+        # What comes free a moment later is taken as well.
+        wait_for("no byte to be free", lambda: box.free() == 0, SECONDS)
+        story.delete(5, LARGE)
+        story.delete(100, SMALL)
+        story.look()
+
+    with checks.check(f"{label}: with not a byte free it is killed, and stopped, and starts with all of it"):
+        box.kill(1)
+        box.start()
+        story.look()
+        story.delete(20, SMALL)
+        box.stop_site()
+        box.start()
+        story.look()
+
+    with checks.check(f"{label}: the other's file goes, and writes are taken"):
+        other.go()
+        seconds = story.room_again()
+        wait_for("status", lambda: not box.status()["full"], SECONDS)
+        story.look()
+        print(f"     {len(story.held)} objects, {len(story.gone)} deleted; a write was taken {seconds:.1f} s after", flush=True)
 
 
 def full(checks, binary, work):

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use skerry_node::admin_shapes::StatusReport;
 
-use crate::admin::{Client, Endpoint};
+use crate::admin::{Answer, Client, Endpoint};
 use crate::arguments::Globals;
 use crate::demo::layout::{self, Layout};
 use crate::exit::{Failure, Outcome};
@@ -54,12 +54,17 @@ pub(crate) struct Site {
     pub(crate) client: Client,
 }
 
+/// Whether the process lives and has no site yet.
+fn is_opening(live: &Answer) -> bool {
+    live.body.starts_with(b"opening")
+}
+
 impl Site {
     /// Whether it serves. Not whether it is ready: one that was expelled never is, and is there all the same. Nor whether its
     /// process lives: one that opens its store does.
     pub(crate) async fn is_there(&self) -> bool {
         let answer = self.client.send(hyper::Method::GET, "/_skerry/health/live", bytes::Bytes::new()).await;
-        answer.is_ok_and(|answer| answer.status.is_success() && !answer.body.starts_with(b"opening"))
+        answer.is_ok_and(|answer| answer.status.is_success() && !is_opening(&answer))
     }
 
     /// The same with the admin token that lies in its directory now.
@@ -105,9 +110,11 @@ impl Place {
     /// The site that a single act goes to: the one named, or the first that answers.
     pub(crate) async fn site(&self, globals: &Globals) -> Outcome<Site> {
         let sites = self.sites(globals)?;
-        let mut last = Failure::unreachable("there is no site");
+        let (mut last, mut opening) = (Failure::unreachable("there is no site"), None);
         for site in sites {
             match site.client.send(hyper::Method::GET, "/_skerry/health/live", bytes::Bytes::new()).await {
+                // It says itself how far it is, if no other serves.
+                Ok(answer) if is_opening(&answer) => opening = opening.or(Some(site)),
                 Ok(_) => {
                     self.check(&site, globals).await?;
                     return Ok(site);
@@ -115,7 +122,7 @@ impl Place {
                 Err(failure) => last = failure,
             }
         }
-        Err(last)
+        opening.ok_or(last)
     }
 
     /// Asks the site at an endpoint, or of a directory that was made under another name, who it is, if one is named beside it.

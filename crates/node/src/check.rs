@@ -53,6 +53,12 @@ pub enum CheckError {
         /// What.
         error: StorageError,
     },
+    /// A whole index was to be built anew.
+    #[error(
+        "{0}: the index is whole and was left as it is: the disk has no room for a second one beside it, and only a rebuild \
+         that comes to its end may replace it; make room and run it again"
+    )]
+    NoRoom(String),
     /// The base of the journal, or a segment of it, is damaged, and no base can be written anew.
     #[error(
         "{directory}: the journal is damaged ({why}) and no new base could be written ({error}); nothing was rebuilt, \
@@ -189,10 +195,12 @@ pub fn check(config: &Config, mending: Mending, watch: Watch) -> Result<CheckRep
         // One that was built a moment ago is not built again: it would take the place of the one that was given up for it.
         let is_built = matches!(recovery.index, IndexState::Rebuilt(_)) && examined.is_some();
         // A whole one is left alone unless somebody wants it: a rebuild takes long, and may come to no end.
-        let asks = mending == Mending::Rebuild
-            || examined.is_none()
-            || report.index.starts_with(DAMAGED)
-            || store.asks_for_a_rebuild();
+        let has_to = examined.is_none() || report.index.starts_with(DAMAGED) || store.asks_for_a_rebuild();
+        let asks = has_to || mending == Mending::Rebuild;
+        // What is whole is not given up for one that may come to no end.
+        if asks && !has_to && !store.has_room_for_a_second_index() {
+            return Err(CheckError::NoRoom(directory.display().to_string()));
+        }
         drop(store);
         if !is_built && asks {
             let (store, recovery) = look.open(true)?;

@@ -16,6 +16,7 @@ use skerry_gateway::http::{self, Doors, Faces, Limits, Tls};
 use skerry_gateway::s3::{ClockReading, ClockRule, Documents, Front, Settings};
 use skerry_gateway::service::Bound;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -84,9 +85,11 @@ impl Running {
         let token = admin_token(config)?;
         let waiting = Waiting { opening: options.opening.clone(), tls: tls.clone() };
         let waits = [Some(&s3), admin.as_ref()].into_iter().flatten().map(|at| waiting.stand_in(at, SLOW));
-        let waits = waits.collect::<Result<Vec<DropGuard>, _>>().map_err(http_error)?;
+        let waits = waits.collect::<Result<Vec<StandIn>, _>>().map_err(http_error)?;
         let mut core = Core::start(config, options).await?;
-        drop(waits);
+        for wait in waits {
+            wait.end().await;
+        }
         let token = token.map_or_else(|| new_admin_token(config), Ok)?;
         let telemetry = skerry_gateway::telemetry::Telemetry::register(&mut core.registry);
         let registry = Arc::new(Mutex::new(std::mem::take(&mut core.registry)));
@@ -173,11 +176,13 @@ struct Waiting {
 impl Waiting {
     /// Answers at this address, after so long, until what is given back is dropped: whoever came before a start that is quick is
     /// served by the site. The socket is the same, so that nobody is turned away between this and the faces.
-    fn stand_in(&self, listener: &TcpListener, after: Duration) -> std::io::Result<DropGuard> {
+    fn stand_in(&self, listener: &TcpListener, after: Duration) -> std::io::Result<StandIn> {
         let copy = std::net::TcpListener::from(listener.as_fd().try_clone_to_owned()?);
         let (opening, tls, stop) = (self.opening.clone(), self.tls.clone(), CancellationToken::new());
         let stopped = stop.clone();
+        let (left, leaves) = oneshot::channel::<()>();
         tokio::spawn(async move {
+            let _left = left;
             if tokio::time::timeout(after, stopped.cancelled()).await.is_ok() {
                 return;
             }
@@ -192,7 +197,22 @@ impl Waiting {
             let faces = Arc::new(Faces::opening(told, unheard));
             http::serve(listener, tls, faces, waiting_limits(), stopped.cancelled()).await;
         });
-        Ok(stop.drop_guard())
+        Ok(StandIn { _stop: stop.drop_guard(), leaves })
+    }
+}
+
+/// Who answers while the store is being opened; no more once this is dropped.
+struct StandIn {
+    _stop: DropGuard,
+    leaves: oneshot::Receiver<()>,
+}
+
+impl StandIn {
+    /// Returns when it takes no more connections and has answered those that it took.
+    async fn end(self) {
+        drop(self._stop);
+        // An error is the word: it goes without one.
+        self.leaves.await.ok();
     }
 }
 

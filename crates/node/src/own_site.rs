@@ -18,7 +18,6 @@ use skerry_model::bucket::{
 use skerry_model::space;
 
 use crate::paths::bucket::Declared;
-use crate::paths::refusal;
 use crate::site::{Site, unreadable};
 use crate::trust::{SignedSeat, SiteStatement, SiteTrust, verify_site_document};
 
@@ -94,10 +93,6 @@ impl OwnSite {
 /// Writes the own document if it is not as it should be. That is decided on the commit thread: what arrives a moment
 /// before, such as a rename, must not be overwritten by what was right until then.
 pub(crate) async fn keep(site: &Arc<Site>) -> Outcome<()> {
-    refusal::unless_full("what this site says of itself", say(site).await)
-}
-
-async fn say(site: &Arc<Site>) -> Outcome<()> {
     keep_area(site).await?;
     keep_metered(site).await?;
     let (system, own) = (site.system, site.own.clone());

@@ -128,7 +128,7 @@ pub(crate) async fn remember(site: &Arc<Site>, going: Vec<SiteId>) -> Outcome<()
             all.dedup();
             let value = Some(codec::encode(&WasIn(all.clone())).into());
             let fact = Entry::Local { key: Bytes::from(WasIn::key(gone)), value };
-            Ok(((), if all.len() > before { vec![entry(&fact)] } else { Vec::new() }))
+            Ok(((), if all.len() > before { vec![entry(&fact).freeing()] } else { Vec::new() }))
         };
         site.commit(site.system, (), note).await?;
     }

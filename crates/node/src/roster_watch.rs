@@ -16,6 +16,7 @@ use skerry_model::bucket::{SiteDocument, SiteState, areas, dialled, duties, mete
 use crate::copies::loss;
 use crate::init;
 use crate::own_site;
+use crate::paths::refusal;
 use crate::peers::roster::{Known, Place};
 use crate::replacing;
 use crate::site::{Site, unreadable};
@@ -124,7 +125,7 @@ pub(crate) async fn watch(site: Arc<Site>, root: PublicKey) {
             error => error,
         };
         failed = told.is_err();
-        if let Err(error) = told {
+        if let Err(error) = refusal::unless_full("what this site says of itself", told) {
             tracing::error!(%error, "the site records cannot be read, or this site cannot say that it is not lost");
         }
     }

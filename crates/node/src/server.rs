@@ -349,7 +349,7 @@ impl Core {
         let entries = facts.iter().map(|fact| entry(fact).freeing()).collect();
         self.site.commit(self.site.system, (), move |_| Ok(((), entries))).await?;
         SiteTrust::started(directory)?;
-        own_site::keep(&self.site).await?;
+        refusal::unless_full("what this site says of itself", own_site::keep(&self.site).await)?;
         if self.trust.admin.is_some() {
             refusal::unless_full(
                 "who decides about names",
@@ -370,7 +370,11 @@ impl Core {
         config: &Config,
     ) -> Result<(), StartError> {
         let site = &self.site;
-        roster_watch::refresh(site, self.trust.root).await?;
+        // Who watches tries again what found no room.
+        refusal::unless_full(
+            "what this site says of itself",
+            roster_watch::refresh(site, self.trust.root).await,
+        )?;
         for &bucket in members.keys() {
             site.drive.tell(Input::Join { bucket });
         }

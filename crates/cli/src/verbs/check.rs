@@ -62,7 +62,7 @@ impl Check {
 fn failure(error: &CheckError) -> Failure {
     match error {
         CheckError::NoStore(_) => Failure::usage(error.to_string()),
-        CheckError::InUse(_) => Failure::refused(error.to_string()),
+        CheckError::InUse(_) | CheckError::NoRoom(_) => Failure::refused(error.to_string()),
         CheckError::Trust(_) | CheckError::Storage { .. } | CheckError::Base { .. } => {
             Failure::failed(error.to_string())
         }

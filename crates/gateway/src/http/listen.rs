@@ -69,6 +69,7 @@ pub async fn serve(
             (permit, listener.accept().await)
         };
         let (permit, accepted) = tokio::select! {
+            biased;
             () = &mut shutdown => break,
             next = next => next,
         };

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::{Method, Response};
 
 use super::body::Outflow;
@@ -33,7 +34,14 @@ impl Opening {
         Self(Arc::new(told))
     }
 
+    /// On a connection that ends with it: there are few, and whoever comes next wants to know as well.
     pub(super) fn answer(&self, method: &Method, path: &str, id: &str) -> Response<Outflow> {
+        let mut answer = self.words(method, path, id);
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        answer
+    }
+
+    fn words(&self, method: &Method, path: &str, id: &str) -> Response<Outflow> {
         let told = (self.0)();
         if let Some(path) = path.strip_prefix("/_skerry") {
             return admin::opening(method, path, told);

@@ -128,7 +128,7 @@ pub(crate) fn malformed(error: impl ToString) -> ServiceError {
 pub(crate) fn unless_full(what: &str, written: Outcome<()>) -> Outcome<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::StorageFull => {
-            tracing::warn!(what, %error, "was not written down at the start, because the disk is full");
+            tracing::warn!(what, %error, "was not written down, because the disk is full");
             Ok(())
         }
         other => other,

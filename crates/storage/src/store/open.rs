@@ -386,6 +386,13 @@ fn put_back(disk: &dyn Disk, opened: Opened, error: StorageError) -> StorageErro
     }
 }
 
+impl Store {
+    /// Whether a rebuild could be made beside the index that is there.
+    pub fn has_room_for_a_second_index(&self) -> bool {
+        has_room_beside(&*self.disk, &self.settings)
+    }
+}
+
 /// Whether an index as large as the one that is given up fits beside it. A rebuild that finds no room comes to no end, at no
 /// start: nothing else gives any back.
 fn has_room_beside(disk: &dyn Disk, settings: &Settings) -> bool {
