@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use lsm_tree::compaction::Leveled;
+use lsm_tree::compaction::{CompactionStrategy, Leveled, PullDown};
 use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter};
 use skerry_base::kv::{Table, View, ViewError, Visit};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::rows::{Part, Rows};
-use super::{Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, is_void, prefixed};
+use super::{Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, is_void, prefixed};
 use crate::disk::real::RealDisk;
 use crate::error::is_passing;
 use crate::fields::Fields;
@@ -180,6 +180,8 @@ pub(super) struct Lsm {
     room: Box<dyn Fn() -> u64 + Send + Sync>,
     /// A merge waits for room, which was told.
     crowded: AtomicBool,
+    /// Deletes that the last merge of the last level for their sake could not drop.
+    kept: AtomicU64,
 }
 
 impl Lsm {
@@ -228,6 +230,7 @@ impl Lsm {
             unmergeable: AtomicBool::new(false),
             room: Box::new(room),
             crowded: AtomicBool::new(false),
+            kept: AtomicU64::new(0),
         })
     }
 
@@ -331,22 +334,13 @@ impl Lsm {
             if self.unmergeable.load(Ordering::Relaxed) || !self.has_room_to_merge() {
                 break;
             }
-            let (before, first) = (tree.current_version().id(), tree.next_table_id());
-            if let Err(error) = tree.compact(self.strategy.clone(), self.oldest()).map_err(failed) {
-                self.refusals().merges += u32::from(matches!(error, StorageError::Io { .. }));
-                self.unmergeable.store(matches!(error, StorageError::Index(_)), Ordering::Relaxed);
-                self.note_left(first);
-                self.clear_up(&one);
-                return Err(error);
-            }
-            self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
-            self.publish();
-            if tree.current_version().id() == before {
-                // One that went through says nothing of another that does not: only that none is left does.
-                self.refusals().merges = 0;
-            } else {
+            let merged = self.merge(&one, self.strategy.clone())? || self.drop_deletes(&one)?;
+            if merged {
                 self.compaction_due.store(true, Ordering::Relaxed);
                 self.retains.store(false, Ordering::Relaxed);
+            } else {
+                // One that went through says nothing of another that does not: only that none is left does.
+                self.refusals().merges = 0;
             }
             if tree.sealed_memtable_count() > 0 {
                 // A flush is more urgent; the rest of the compaction comes with the next call.
@@ -354,6 +348,56 @@ impl Lsm {
             }
         }
         self.release()
+    }
+
+    /// Merges what this chooses; whether it chose anything.
+    fn merge(
+        &self,
+        one: &MutexGuard<'_, ()>,
+        strategy: Arc<dyn CompactionStrategy + Send + Sync>,
+    ) -> Result<bool, StorageError> {
+        let tree = &self.shared.tree;
+        let (before, first) = (tree.current_version().id(), tree.next_table_id());
+        if let Err(error) = tree.compact(strategy, self.oldest()).map_err(failed) {
+            self.refusals().merges += u32::from(matches!(error, StorageError::Io { .. }));
+            self.unmergeable.store(matches!(error, StorageError::Index(_)), Ordering::Relaxed);
+            self.note_left(first);
+            self.clear_up(one);
+            return Err(error);
+        }
+        self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
+        self.publish();
+        Ok(tree.current_version().id() != before)
+    }
+
+    /// Merges deletes away where that is worth it.
+    fn drop_deletes(&self, one: &MutexGuard<'_, ()>) -> Result<bool, StorageError> {
+        let levels = self.levels();
+        let Some(pull) = dead::pull(&levels, self.kept.load(Ordering::Relaxed)) else { return Ok(false) };
+        if (self.room)() < pull.bytes + 2 * self.rotate_at {
+            return Ok(false);
+        }
+        let merged = self.merge(one, Arc::new(PullDown(pull.from, pull.to)))?;
+        if usize::from(pull.to) + 1 == levels.len() {
+            let left = self.levels().last().map_or(0, |level| level.deletes);
+            self.kept.store(left, Ordering::Relaxed);
+        }
+        Ok(merged)
+    }
+
+    fn levels(&self) -> Vec<dead::Level> {
+        let version = self.shared.tree.current_version();
+        let of = |tables: &mut dyn Iterator<Item = u64>| tables.sum();
+        version
+            .iter_levels()
+            .map(|level| dead::Level {
+                deletes: of(&mut level
+                    .iter()
+                    .flat_map(|run| run.iter())
+                    .map(|table| table.metadata.tombstone_count)),
+                bytes: level.size(),
+            })
+            .collect()
     }
 
     /// Whether all that a merge may write has room, with a flush beside it. One that ends for want of it has taken what flushes

@@ -323,3 +323,81 @@ fn a_flush_that_fails_leaves_nothing_for_long() {
     index.checkpoint(None).unwrap();
     assert_eq!(index.read().get(Table::Current, b"a").unwrap(), Some(Bytes::from(vec![1; 90])));
 }
+
+/// Rows of which most are deleted, next to each other: what is left of the deletes, and what a reading finds.
+fn emptied(index: &Lsm, rows: u64) -> Vec<u64> {
+    let row = |number: u64| format!("photos/{number:08}").into_bytes();
+    let mut mark = 0;
+    let mut put = |numbers: std::ops::Range<u64>, value: Option<Vec<u8>>| {
+        let mut batch = Batch::default();
+        for number in numbers {
+            match &value {
+                Some(value) => batch.put(Table::Current, row(number), value.clone()),
+                None => batch.delete(Table::Current, row(number)),
+            }
+        }
+        mark += 1;
+        index.apply(&batch.writes, mark).unwrap();
+        index.tend(None).unwrap();
+    };
+    for from in (0..rows).step_by(500) {
+        put(from..from + 500, Some(vec![7; 90]));
+    }
+    index.checkpoint(None).unwrap();
+    index.tend(None).unwrap();
+    for from in (500..rows - 500).step_by(500) {
+        put(from..from + 500, None);
+    }
+    index.checkpoint(None).unwrap();
+    index.tend(None).unwrap();
+    let mut found = Vec::new();
+    let mut visit = |key: &[u8], _: &[u8]| {
+        found.push(String::from_utf8_lossy(&key[7..]).parse().unwrap());
+        std::ops::ControlFlow::Continue(())
+    };
+    index
+        .read()
+        .scan(Table::Current, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, &mut visit)
+        .unwrap();
+    found
+}
+
+#[test]
+fn deletes_next_to_each_other_are_merged_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    let found = emptied(&index, 30_000);
+    assert_eq!(found, (0..500).chain(29_500..30_000).collect::<Vec<_>>());
+    let deletes: u64 = index.levels().iter().map(|level| level.deletes).sum();
+    assert!(deletes < 4_096, "{:?}", index.levels());
+    drop(index);
+    let index = opened(folder.path());
+    assert_eq!(index.levels().iter().map(|level| level.deletes).sum::<u64>(), deletes);
+}
+
+/// Somebody reads what was before: it stays readable, and no merge is begun again and again for what it cannot drop.
+#[test]
+fn deletes_that_a_reading_keeps_are_merged_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    let mut batch = Batch::default();
+    for number in 0..30_000_u64 {
+        batch.put(Table::Current, format!("photos/{number:08}").into_bytes(), vec![7; 90]);
+    }
+    index.apply(&batch.writes, 1).unwrap();
+    index.checkpoint(None).unwrap();
+    index.tend(None).unwrap();
+    let reading = index.read();
+    emptied(&index, 30_000);
+    let version = index.shared.tree.current_version().id();
+    index.merge_due().unwrap();
+    assert!(!index.wants_tending(), "{:?}", index.levels());
+    assert!(index.shared.tree.current_version().id() <= version + 1);
+    let mut rows = 0;
+    let mut visit = |_: &[u8], _: &[u8]| {
+        rows += 1;
+        std::ops::ControlFlow::Continue(())
+    };
+    reading.scan(Table::Current, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, &mut visit).unwrap();
+    assert_eq!(rows, 30_000);
+}

@@ -13,6 +13,7 @@ use skerry_base::kv::{Table, View};
 
 use crate::{Engine, Settings, StorageError};
 
+mod dead;
 #[cfg(feature = "fjall")]
 mod fjall_engine;
 pub(crate) mod health;
