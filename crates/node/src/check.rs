@@ -1,9 +1,9 @@
 //! A site's directory looked through while nobody runs on it: what is damaged, by the names that people know.
 //!
 //! Before: `skerry check`. After: storage reads everything. Invariants: opens the store as a start of the site does
-//! and changes no more than that, unless a repair is asked for; a repair leaves a whole index alone (a rebuild does not), throws nothing away (the
-//! old index is moved aside) and leaves what it cannot mend on the list that the running site mends from others; no index is rebuilt while
-//! only that index says what a damaged base or segment of the journal said.
+//! and changes no more than that, unless a repair is asked for; a repair leaves a whole index alone (a rebuild does not),
+//! throws nothing away (the old index is moved aside) and leaves what it cannot mend on the list that the running site mends
+//! from others; no index is rebuilt while only that index says what a damaged base or segment of the journal said.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -198,7 +198,7 @@ pub fn check(config: &Config, mending: Mending, watch: Watch) -> Result<CheckRep
         let has_to = examined.is_none() || report.index.starts_with(DAMAGED) || store.asks_for_a_rebuild();
         let asks = has_to || mending == Mending::Rebuild;
         // What is whole is not given up for one that may come to no end.
-        if asks && !has_to && !store.has_room_for_a_second_index() {
+        if asks && !has_to && !is_built && !store.has_room_for_a_second_index() {
             return Err(CheckError::NoRoom(directory.display().to_string()));
         }
         drop(store);

@@ -135,7 +135,9 @@ fn print(report: &CheckReport) {
 fn advice(report: &CheckReport, wanted: Mending) -> &'static str {
     match (report.is_well, report.repaired, wanted) {
         (true, false, Mending::Rebuild) => "nothing is damaged; would rebuild the index from the journal",
-        (true, true, Mending::Rebuild) => "nothing is damaged; the old index is in data/index-aside",
+        (true, true, Mending::Rebuild) => {
+            "nothing is damaged; the old index, if it was on the disk, is in data/index-aside (or index-aside-later)"
+        }
         (true, ..) => "nothing is damaged",
         (false, true, _) => {
             "what is damaged is noted, and the index is as whole as it can be; once the site runs it mends damaged chunks from other sites. What no other site has \

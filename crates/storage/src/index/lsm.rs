@@ -387,15 +387,12 @@ impl Lsm {
 
     fn levels(&self) -> Vec<dead::Level> {
         let version = self.shared.tree.current_version();
-        let of = |tables: &mut dyn Iterator<Item = u64>| tables.sum();
         version
             .iter_levels()
-            .map(|level| dead::Level {
-                deletes: of(&mut level
-                    .iter()
-                    .flat_map(|run| run.iter())
-                    .map(|table| table.metadata.tombstone_count)),
-                bytes: level.size(),
+            .map(|level| {
+                let tables = level.iter().flat_map(|run| run.iter());
+                let deletes = tables.map(|table| table.metadata.tombstone_count).sum();
+                dead::Level { deletes, bytes: level.size() }
             })
             .collect()
     }
