@@ -3,6 +3,7 @@
 //! Why here: the gateway knows no disk and no site, the store no bucket; here they meet. Invariants: at a
 //! member nothing of a plain read, write, list, delete or bucket creation waits for another site.
 
+pub(crate) mod acquaint;
 pub(crate) mod answer;
 pub(crate) mod bucket;
 pub(crate) mod buckets;

@@ -6,7 +6,6 @@
 //! asked about until it is known what it decided (`held.rs`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::kv::{Overlay, View};
@@ -24,20 +23,16 @@ use skerry_model::{Entry, Object, Record, space};
 use skerry_storage::{Pin, SmallBody, Store};
 
 use super::bucket::Bucket;
-use super::get::{Found, Wanted};
 use super::held::{self, Pins};
 use super::home::{self, Standpoint, Turned};
-use super::seek::Offer;
-use super::{far, members, refusal, seen, shape, tenure, upload};
+use super::{acquaint, refusal, seen, shape, tenure, upload};
 use crate::copies::look::is_here;
 use crate::duties::Act;
 use crate::following::{self, joining};
 use crate::peers::PeerError;
-use crate::peers::message::{self, Decide, Part, Request, Response, Which};
+use crate::peers::message::{self, Decide, Request, Response, Which};
 use crate::site::{Site, Stamps, entry, unreadable};
 
-/// How long a write to a bucket that is not held whole waits for what a member has of the key.
-const ACQUAINTED: Duration = Duration::from_secs(2);
 /// How often a write joins a bucket that its site leaves.
 const JOINED_AGAIN: u32 = 3;
 
@@ -106,7 +101,7 @@ pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
 /// The same for another site, whose client had seen these heads of the key.
 pub(crate) async fn replace(site: &Arc<Site>, asked: Asked, seen: Vec<Record>) -> Outcome<Written> {
     site.duties.check(act(&asked))?;
-    acquaint(site, &asked).await?;
+    acquaint::acquaint(site, &asked).await?;
     if site.stays_out(&asked.bucket) {
         // The home writes it; payload would have nobody here who cares for it.
         if matches!(asked.ask, Ask::Put(_)) {
@@ -140,52 +135,6 @@ const fn act(asked: &Asked) -> Act {
         Some(_) => Act::Upload,
         None => Act::Write,
     }
-}
-
-/// A site that does not hold the bucket whole first hears what a member has of the key, so that an overwrite
-/// is no conflict and a delete finds what it deletes. A write goes on without when nobody can be reached.
-async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
-    let version = match asked.ask {
-        Ask::Erase(version) => Some(version),
-        _ => None,
-    };
-    let deletes = !matches!(asked.ask, Ask::Put(_));
-    let whole = site.is_complete(asked.bucket.id);
-    if whole && (!deletes || (version.is_none() && is_listed(site, asked).await?)) {
-        return Ok(());
-    }
-    let wanted = Wanted { bucket: asked.bucket.clone(), key: asked.key.clone(), version };
-    let is_sites = site.reads_for_site(asked.bucket.id);
-    let local = wanted.clone();
-    let here = site.look(move |view| local.local(view)).await?;
-    let known = !matches!(here, Found::Nothing);
-    let ahead = match whole && !known {
-        true => members::ahead(site, asked.bucket.id, is_sites).await,
-        false => None,
-    };
-    if whole && ahead.is_none() {
-        return Ok(());
-    }
-    let heard = async {
-        let asking = match ahead {
-            Some(ahead) => ahead,
-            None => members::nearest(site, &wanted.bucket).await?,
-        };
-        far::read(site, &wanted, Part::Nothing, &here, (asking, Offer::default())).await
-    };
-    let heard = tokio::time::timeout(ACQUAINTED, heard).await;
-    match heard {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) if deletes && !known => Err(error),
-        Err(_) if deletes && !known => Err(refusal::unreachable("a member of the bucket does not answer")),
-        _ => Ok(()),
-    }
-}
-
-/// Whether the key shows an object here: what is known of it need not be read to know that.
-async fn is_listed(site: &Arc<Site>, asked: &Asked) -> Outcome<bool> {
-    let (bucket, key) = (asked.bucket.id, asked.key.clone());
-    site.look(move |view| space::is_listed(view, bucket, &key).map_err(unreadable)).await
 }
 
 /// With the versioning that the bucket has now: a body may have been on its way for hours.

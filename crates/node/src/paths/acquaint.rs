@@ -1,0 +1,67 @@
+//! What a member has of a key, heard before a write at a site that does not hold the bucket whole.
+//!
+//! Before: `write.rs`. After: `far.rs`. Why: an overwrite is to be no conflict with what it overwrites, and a delete is to find what it
+//! deletes. Invariant: a PUT goes on without where nobody answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skerry_gateway::service::Outcome;
+use skerry_model::space;
+use skerry_model::write::Ask;
+
+use super::get::{Found, Wanted};
+use super::seek::Offer;
+use super::write::Asked;
+use super::{far, members, refusal};
+use crate::peers::message::Part;
+use crate::site::{Site, unreadable};
+
+/// How long a write waits for what a member has of the key.
+const ACQUAINTED: Duration = Duration::from_secs(2);
+
+/// A site that does not hold the bucket whole first hears what a member has of the key, so that an overwrite
+/// is no conflict and a delete finds what it deletes. A write goes on without when nobody can be reached.
+pub(super) async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
+    let version = match asked.ask {
+        Ask::Erase(version) => Some(version),
+        _ => None,
+    };
+    let deletes = !matches!(asked.ask, Ask::Put(_));
+    let whole = site.is_complete(asked.bucket.id);
+    if whole && (!deletes || (version.is_none() && is_listed(site, asked).await?)) {
+        return Ok(());
+    }
+    let wanted = Wanted { bucket: asked.bucket.clone(), key: asked.key.clone(), version };
+    let is_sites = site.reads_for_site(asked.bucket.id);
+    let local = wanted.clone();
+    let here = site.look(move |view| local.local(view)).await?;
+    let known = !matches!(here, Found::Nothing);
+    let ahead = match whole && !known {
+        true => members::ahead(site, asked.bucket.id, is_sites).await,
+        false => None,
+    };
+    if whole && ahead.is_none() {
+        return Ok(());
+    }
+    let heard = async {
+        let asking = match ahead {
+            Some(ahead) => ahead,
+            None => members::nearest(site, &wanted.bucket).await?,
+        };
+        far::read(site, &wanted, Part::Nothing, &here, (asking, Offer::default())).await
+    };
+    let heard = tokio::time::timeout(ACQUAINTED, heard).await;
+    match heard {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) if deletes && !known => Err(error),
+        Err(_) if deletes && !known => Err(refusal::unreachable("a member of the bucket does not answer")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the key shows an object here: what is known of it need not be read to know that.
+async fn is_listed(site: &Arc<Site>, asked: &Asked) -> Outcome<bool> {
+    let (bucket, key) = (asked.bucket.id, asked.key.clone());
+    site.look(move |view| space::is_listed(view, bucket, &key).map_err(unreadable)).await
+}
