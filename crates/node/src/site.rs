@@ -130,6 +130,8 @@ pub(crate) struct Site {
     pub(crate) following: Following,
     /// Bodies of writes that other sites decide.
     pub(crate) bodies: crate::paths::held::Bodies,
+    /// Buckets whose members do not answer before writes.
+    pub(crate) silences: crate::paths::acquaint::Silences,
     /// What is pinned here.
     pub(crate) pins: Pins,
     /// Processes that run beside another with the same key.
@@ -263,7 +265,7 @@ impl Site {
             drop(keep);
             if result.is_ok() {
                 changes.happened(bucket);
-                drive.tell(Input::Durable { bucket });
+                drive.durable(bucket);
             }
             answer.send(result).ok();
         };

@@ -5,8 +5,9 @@
 //! answered by exactly one Applied; what a peer may have waiting here is bounded by permits that travel with it; a panic ends
 //! the thread and is told: a site without its machine replicates nothing, and is to end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -19,14 +20,19 @@ use crate::clock::Clock;
 
 mod effects;
 pub(crate) mod live;
+mod news;
 pub(crate) mod replica;
 pub(crate) mod stored;
+
+use news::News;
 
 pub(crate) use effects::{Effects, Give};
 
 /// What the drive thread is told.
 enum Event {
     Input(Input),
+    /// There is news.
+    News,
     Received(Input, OwnedSemaphorePermit),
     Locate(BucketId, Option<Bytes>, oneshot::Sender<Answer>),
     Ask(Ask),
@@ -40,6 +46,7 @@ type Ask = Box<dyn FnOnce(&Federation, &dyn Replica) + Send>;
 #[derive(Clone)]
 pub(crate) struct Drive {
     events: Sender<Event>,
+    news: Arc<News>,
     fell: watch::Receiver<Option<String>>,
 }
 
@@ -50,7 +57,7 @@ pub(crate) trait Replicas: Send + 'static {
 }
 
 /// The end of the channel that [`run`] serves.
-pub(crate) struct Inbox(Receiver<Event>, watch::Sender<Option<String>>);
+pub(crate) struct Inbox(Receiver<Event>, Arc<News>, watch::Sender<Option<String>>);
 
 #[cfg(test)]
 impl Inbox {
@@ -73,13 +80,21 @@ impl Inbox {
 pub(crate) fn new() -> (Drive, Inbox) {
     let (events, inbox) = channel();
     let (tell, fell) = watch::channel(None);
-    (Drive { events, fell }, Inbox(inbox, tell))
+    let news = Arc::new(News::default());
+    (Drive { events, news: news.clone(), fell }, Inbox(inbox, news, tell))
 }
 
 impl Drive {
     /// Tells the machine; nothing happens when the drive has stopped.
     pub(crate) fn tell(&self, input: Input) {
         self.events.send(Event::Input(input)).ok();
+    }
+
+    /// A write to this bucket is durable: who listens is told soon.
+    pub(crate) fn durable(&self, bucket: BucketId) {
+        if self.news.note(bucket) {
+            self.events.send(Event::News).ok();
+        }
     }
 
     /// Hands over a message of a peer with the permit that bounds how many may wait.
@@ -136,9 +151,9 @@ pub(crate) fn run(
     replicas: impl Replicas,
     effects: impl Effects,
 ) {
-    let Inbox(events, tell) = inbox;
+    let Inbox(events, news, tell) = inbox;
     // The machine may be half-way through a change: nothing of it is used again.
-    let served = catch_unwind(AssertUnwindSafe(|| serve(events, machine, clock, replicas, effects)));
+    let served = catch_unwind(AssertUnwindSafe(|| serve(events, news, machine, clock, replicas, effects)));
     if let Err(panic) = served {
         let why = crate::tasks::said(panic.as_ref()).to_owned();
         tracing::error!(
@@ -152,6 +167,7 @@ pub(crate) fn run(
 
 fn serve(
     inbox: Receiver<Event>,
+    news: Arc<News>,
     machine: Federation,
     clock: Clock,
     replicas: impl Replicas,
@@ -159,12 +175,12 @@ fn serve(
 ) {
     let mut driver = Driver {
         machine,
+        news,
         clock,
         replicas,
         effects,
         questions: BTreeMap::new(),
         tickets: 0,
-        durable: BTreeSet::new(),
     };
     driver.input(Input::Wake);
     loop {
@@ -173,7 +189,6 @@ fn serve(
             Ok(event) => driver.event(event),
             Err(RecvTimeoutError::Timeout) => driver.input(Input::Wake),
         }
-        // What came meanwhile first: many writes to a bucket are told as one.
         for _ in 0..TOGETHER {
             match inbox.try_recv() {
                 Ok(Event::Stop) => return,
@@ -193,26 +208,24 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 struct Driver<R, E> {
     machine: Federation,
+    /// What the machine was not told of yet.
+    news: Arc<News>,
     clock: Clock,
     replicas: R,
     effects: E,
     questions: BTreeMap<Ticket, oneshot::Sender<Answer>>,
     tickets: u64,
-    /// Buckets with writes that the machine was not told of yet.
-    durable: BTreeSet<BucketId>,
 }
 
 impl<R: Replicas, E: Effects> Driver<R, E> {
     fn pause(&self) -> Duration {
         let until = |wake: skerry_base::Instant| wake.since(self.clock.now());
-        self.machine.next_wake().map_or(PAUSE_MAX, until).min(PAUSE_MAX)
+        let wakes = [self.machine.next_wake(), self.news.next()];
+        wakes.into_iter().flatten().min().map_or(PAUSE_MAX, until).min(PAUSE_MAX)
     }
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Input(Input::Durable { bucket }) => {
-                self.durable.insert(bucket);
-            }
             Event::Input(input) => self.input(input),
             Event::Received(input, permit) => {
                 self.input(input);
@@ -228,12 +241,12 @@ impl<R: Replicas, E: Effects> Driver<R, E> {
                 });
             }
             Event::Ask(ask) => self.ask(ask),
-            Event::Stop => {}
+            Event::News | Event::Stop => {}
         }
     }
 
     fn flush(&mut self) {
-        for bucket in std::mem::take(&mut self.durable) {
+        for bucket in self.news.due(self.clock.now()) {
             self.input(Input::Durable { bucket });
         }
     }
