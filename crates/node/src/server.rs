@@ -472,6 +472,7 @@ fn new_site(
         leaving: remembered.leaving.resume(),
         following,
         bodies: crate::paths::held::Bodies::default(),
+        silences: crate::paths::acquaint::Silences::default(),
         pins,
         clones,
         told_gone,

@@ -1,11 +1,14 @@
 //! What a member has of a key, heard before a write at a site that does not hold the bucket whole.
 //!
 //! Before: `write.rs`. After: `far.rs`. Why: an overwrite is to be no conflict with what it overwrites, and a delete is to find what it
-//! deletes. Invariant: a PUT goes on without where nobody answers.
+//! deletes. So the first writes of a site to a bucket, until it has all records of it, cost a round trip each. Invariants: a PUT
+//! goes on without where nobody answers, and those behind it do not wait for the same silence.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use skerry_base::{BucketId, Instant};
 use skerry_gateway::service::Outcome;
 use skerry_model::space;
 use skerry_model::write::Ask;
@@ -19,6 +22,36 @@ use crate::site::{Site, unreadable};
 
 /// How long a write waits for what a member has of the key.
 const ACQUAINTED: Duration = Duration::from_secs(2);
+/// How long PUTs do not ask after one had no answer in that time.
+const SILENT: Duration = Duration::from_secs(30);
+/// Buckets of which that is remembered at once.
+const SILENCES: usize = 1024;
+
+/// Buckets whose members did not answer a PUT in time.
+#[derive(Debug, Default)]
+pub(crate) struct Silences(Mutex<BTreeMap<BucketId, Instant>>);
+
+impl Silences {
+    fn heard(&self, bucket: BucketId) {
+        self.all().remove(&bucket);
+    }
+
+    fn not_heard(&self, bucket: BucketId, now: Instant) {
+        let mut all = self.all();
+        all.retain(|_, until| *until > now);
+        if all.len() < SILENCES {
+            all.insert(bucket, now.after(SILENT));
+        }
+    }
+
+    fn is_silent(&self, bucket: BucketId, now: Instant) -> bool {
+        self.all().get(&bucket).is_some_and(|until| *until > now)
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<BucketId, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// A site that does not hold the bucket whole first hears what a member has of the key, so that an overwrite
 /// is no conflict and a delete finds what it deletes. A write goes on without when nobody can be reached.
@@ -44,6 +77,9 @@ pub(super) async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
     if whole && ahead.is_none() {
         return Ok(());
     }
+    if !deletes && site.silences.is_silent(asked.bucket.id, site.clock.now()) {
+        return Ok(());
+    }
     let heard = async {
         let asking = match ahead {
             Some(ahead) => ahead,
@@ -52,6 +88,10 @@ pub(super) async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
         far::read(site, &wanted, Part::Nothing, &here, (asking, Offer::default())).await
     };
     let heard = tokio::time::timeout(ACQUAINTED, heard).await;
+    match &heard {
+        Err(_) => site.silences.not_heard(asked.bucket.id, site.clock.now()),
+        Ok(_) => site.silences.heard(asked.bucket.id),
+    }
     match heard {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) if deletes && !known => Err(error),

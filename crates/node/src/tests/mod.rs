@@ -27,6 +27,7 @@ mod going;
 mod held;
 mod homes;
 mod island;
+mod joining;
 mod keys;
 mod landmarks;
 mod lazy;
