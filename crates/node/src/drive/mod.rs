@@ -173,15 +173,8 @@ fn serve(
     replicas: impl Replicas,
     effects: impl Effects,
 ) {
-    let mut driver = Driver {
-        machine,
-        news,
-        clock,
-        replicas,
-        effects,
-        questions: BTreeMap::new(),
-        tickets: 0,
-    };
+    let mut driver =
+        Driver { machine, news, clock, replicas, effects, questions: BTreeMap::new(), tickets: 0 };
     driver.input(Input::Wake);
     loop {
         match inbox.recv_timeout(driver.pause()) {
