@@ -389,6 +389,7 @@ impl AdminService for Admin {
             uptime_seconds: site.clock.now().since(self.started).as_secs(),
             cut: site.peers.net().is_cut(),
             clock_trusted: site.clock.is_trusted(),
+            links_lack: site.peers.net().lack(),
             peers,
             storage: storage_of(site),
             buckets,

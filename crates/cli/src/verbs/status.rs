@@ -274,6 +274,10 @@ fn note_standing(report: &StatusReport) {
         let behind = report.followed_behind;
         output::note(&format!("{}: follows {prefixes}, {behind} of them behind", report.site_name));
     }
+    // Who has no link has nothing to lose by it.
+    if let Some(lack) = report.links_lack.as_deref().filter(|_| !report.peers.is_empty()) {
+        output::note(&format!("{}: {lack}; docs/operations.md, far and fast links", report.site_name));
+    }
     if report.single_copy_buckets > 0 {
         let buckets = words::count(report.single_copy_buckets, "bucket");
         let what = "what only it has of them is not counted in AT RISK; `skerry bucket set NAME --copies 2` asks for a second one";

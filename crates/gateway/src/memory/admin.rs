@@ -97,6 +97,7 @@ impl AdminService for Memory {
             uptime_seconds: 0,
             cut: state.cut,
             clock_trusted: true,
+            links_lack: None,
             peers: Vec::new(),
             storage: StorageStatus { live_bytes: bytes, ..StorageStatus::default() },
             buckets: state.buckets.len() as u64,

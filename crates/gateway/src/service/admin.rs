@@ -49,6 +49,9 @@ pub struct StatusReport {
     pub cut: bool,
     /// Whether the wall clock was synchronised since boot.
     pub clock_trusted: bool,
+    /// What its machine does not give to links, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links_lack: Option<String>,
     /// The other sites by name.
     pub peers: Vec<PeerStatus>,
     /// The disk.

@@ -126,7 +126,7 @@ settings! {
         fresh: bool = true,
         /// Carries links between two other sites that cannot reach each other and are both linked with this one: their bytes cross its links twice, unread. On a metered link that ends with the budget for copies. `false`: it carries nothing for others.
         relay: bool = true,
-        /// Congestion control of links, by the kernel's name for it. `bbr` keeps its speed where packets get lost; on a far line that loses none `cubic` is a third faster. What the kernel refuses is said in the log, and its own is used; so it is where this is empty.
+        /// Congestion control of links, by the kernel's name for it. `bbr` keeps its speed where packets get lost; on a far line that loses none `cubic` is a third faster. What the kernel refuses is said in the log and by `skerry status`, and its own is used; so it is where this is empty.
         congestion: String = "bbr".into(),
         /// After its start a site waits so long at most for links to others before it refuses what only they have. 0s: not at all.
         start_wait: Span = Span(Duration::from_secs(3)),

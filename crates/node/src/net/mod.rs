@@ -145,6 +145,11 @@ pub trait Net: Send + Sync + 'static {
         Err(NetError::NoLink(peer))
     }
 
+    /// What this machine does not give to links, in words for who runs it.
+    fn lack(&self) -> Option<String> {
+        None
+    }
+
     /// How the link to `peer` runs, if there is one.
     fn course(&self, _peer: NodeId) -> Option<Course> {
         None

@@ -101,6 +101,8 @@ struct Shared {
     instance: u64,
     tls: Tls,
     tuning: Tuning,
+    /// What the kernel refused of it.
+    lack: Option<String>,
     known: KnownKeys,
     state: Mutex<State>,
     links: Links,
@@ -207,7 +209,7 @@ impl TcpNet {
             in_use: error.kind() == std::io::ErrorKind::AddrInUse,
             ..failed(error.to_string())
         })?;
-        let tuning = tuning.offered(&listener);
+        let (tuning, lack) = tuning.offered(&listener);
         let address = listener.local_addr().map_err(|error| failed(error.to_string()))?;
         let known: KnownKeys = Arc::new(RwLock::default());
         let tls = Tls::new(identity, known.clone()).map_err(|error| failed(error.to_string()))?;
@@ -231,6 +233,7 @@ impl TcpNet {
             instance,
             tls,
             tuning,
+            lack,
             known,
             state: Mutex::new(state),
             links: Links::new(),
@@ -462,6 +465,10 @@ impl Net for TcpNet {
             }
             state.apart = nodes;
         });
+    }
+
+    fn lack(&self) -> Option<String> {
+        self.shared.lack.clone()
     }
 
     fn is_cut(&self) -> bool {

@@ -33,16 +33,18 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// What of it this kernel gives; says what not. The listener's congestion control is that of what it accepts.
-    pub(super) fn offered(self, listener: &TcpListener) -> Self {
+    /// What of it this kernel gives, and what not, in words for who runs the machine. The listener's congestion control is that
+    /// of what it accepts.
+    pub(super) fn offered(self, listener: &TcpListener) -> (Self, Option<String>) {
         #[cfg(target_os = "linux")]
         if let Some(name) = &self.congestion
             && let Err(error) = SockRef::from(listener).set_tcp_congestion(name.as_bytes())
         {
-            tracing::info!(%name, %error, "the kernel does not offer this congestion control for links; its own is used");
-            return Self { congestion: None, ..self };
+            tracing::warn!(%name, %error, "the kernel does not offer this congestion control for links; its own is used");
+            let lack = refused(name, &own(listener));
+            return (Self { congestion: None, ..self }, Some(lack));
         }
-        self
+        (self, None)
     }
 
     /// Sets the options of a socket between sites. A kernel that lacks one only notices dead paths later.
@@ -65,6 +67,22 @@ impl Tuning {
     }
 }
 
+/// What the kernel uses by itself.
+#[cfg(target_os = "linux")]
+fn own(listener: &TcpListener) -> String {
+    let name = SockRef::from(listener).tcp_congestion().unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+}
+
+#[cfg(target_os = "linux")]
+fn refused(name: &str, own: &str) -> String {
+    let costs = match name {
+        "bbr" => ", which is many times slower where packets get lost",
+        _ => "",
+    };
+    format!("links run by `{own}`{costs}: the kernel does not offer `{name}` to this process (peer.congestion)")
+}
+
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 #[expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
@@ -73,7 +91,7 @@ mod tests {
 
     async fn sockets(tuning: &Tuning) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let offered = tuning.clone().offered(&listener);
+        let (offered, _) = tuning.clone().offered(&listener);
         let dialled = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         offered.tune(&dialled);
@@ -103,5 +121,11 @@ mod tests {
         let (dialled, accepted) = sockets(&tuning).await;
         assert_eq!(congestion(&dialled), congestion(&own));
         assert_eq!(congestion(&accepted), congestion(&own));
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (_, lack) = tuning.offered(&listener);
+        let lack = lack.unwrap();
+        assert!(lack.contains("`no-such`") && lack.contains(&format!("`{}`", congestion(&own))), "{lack}");
+        assert_eq!(Tuning::default().offered(&listener).1, None, "nothing was asked for");
     }
 }
