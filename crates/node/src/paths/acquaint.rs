@@ -22,14 +22,22 @@ use crate::site::{Site, unreadable};
 
 /// How long a write waits for what a member has of the key.
 const ACQUAINTED: Duration = Duration::from_secs(2);
-/// How long PUTs do not ask after one had no answer in that time.
-const SILENT: Duration = Duration::from_secs(30);
+/// How long PUTs do not ask after one had no answer in that time: this at first, and twice as long each time that there is none again.
+const SILENT: Duration = Duration::from_secs(4);
+/// And this at most.
+const SILENT_MOST: Duration = Duration::from_secs(32);
 /// Buckets of which that is remembered at once.
 const SILENCES: usize = 1024;
 
 /// Buckets whose members did not answer a PUT in time.
 #[derive(Debug, Default)]
-pub(crate) struct Silences(Mutex<BTreeMap<BucketId, Instant>>);
+pub(crate) struct Silences(Mutex<BTreeMap<BucketId, Silence>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Silence {
+    until: Instant,
+    span: Duration,
+}
 
 impl Silences {
     fn heard(&self, bucket: BucketId) {
@@ -38,17 +46,23 @@ impl Silences {
 
     fn not_heard(&self, bucket: BucketId, now: Instant) {
         let mut all = self.all();
-        all.retain(|_, until| *until > now);
-        if all.len() < SILENCES {
-            all.insert(bucket, now.after(SILENT));
+        all.retain(|_, silence| silence.until.after(SILENT_MOST) > now);
+        let span = match all.get(&bucket) {
+            // Another that asked at the same time said so.
+            Some(silence) if silence.until > now => return,
+            Some(silence) => SILENT_MOST.min(silence.span * 2),
+            None => SILENT,
+        };
+        if all.len() < SILENCES || all.contains_key(&bucket) {
+            all.insert(bucket, Silence { until: now.after(span), span });
         }
     }
 
     fn is_silent(&self, bucket: BucketId, now: Instant) -> bool {
-        self.all().get(&bucket).is_some_and(|until| *until > now)
+        self.all().get(&bucket).is_some_and(|silence| silence.until > now)
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<BucketId, Instant>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<BucketId, Silence>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,8 +103,9 @@ pub(super) async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
     };
     let heard = tokio::time::timeout(ACQUAINTED, heard).await;
     match &heard {
-        Err(_) => site.silences.not_heard(asked.bucket.id, site.clock.now()),
         Ok(_) => site.silences.heard(asked.bucket.id),
+        Err(_) if deletes => {}
+        Err(_) => site.silences.not_heard(asked.bucket.id, site.clock.now()),
     }
     match heard {
         Ok(Ok(_)) => Ok(()),
@@ -104,4 +119,32 @@ pub(super) async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
 async fn is_listed(site: &Arc<Site>, asked: &Asked) -> Outcome<bool> {
     let (bucket, key) = (asked.bucket.id, asked.key.clone());
     site.look(move |view| space::is_listed(view, bucket, &key).map_err(unreadable)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_grows_while_nobody_answers_and_ends_with_an_answer() {
+        let (silences, bucket) = (Silences::default(), BucketId([1; 16]));
+        let at = |seconds| Instant::default().after(Duration::from_secs(seconds));
+        silences.not_heard(bucket, at(0));
+        silences.not_heard(bucket, at(1));
+        assert!(silences.is_silent(bucket, at(3)), "four seconds, however many asked at once");
+        assert!(!silences.is_silent(bucket, at(4)));
+        silences.not_heard(bucket, at(4));
+        assert!(silences.is_silent(bucket, at(11)), "twice as long");
+        let mut now = 12;
+        for _ in 0..5 {
+            silences.not_heard(bucket, at(now));
+            now += 32;
+        }
+        assert!(!silences.is_silent(bucket, at(now)), "half a minute at most");
+        silences.not_heard(bucket, at(now));
+        silences.heard(bucket);
+        assert!(!silences.is_silent(bucket, at(now)));
+        silences.not_heard(bucket, at(now));
+        assert!(!silences.is_silent(bucket, at(now + 4)), "and begins anew");
+    }
 }

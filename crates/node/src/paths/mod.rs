@@ -1,7 +1,7 @@
 //! The paths of a request: one file per S3 action, over the store, the federation machine and other sites.
 //!
 //! Why here: the gateway knows no disk and no site, the store no bucket; here they meet. Invariants: at a
-//! whole member nothing of a plain read, write, list, delete or bucket creation waits for another site.
+//! whole member nothing of a plain read, write, list or bucket creation waits for another site, nor of a delete of what is here.
 
 pub(crate) mod acquaint;
 pub(crate) mod answer;

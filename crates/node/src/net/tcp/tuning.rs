@@ -80,7 +80,9 @@ fn refused(name: &str, own: &str) -> String {
         "bbr" => ", which is many times slower where packets get lost",
         _ => "",
     };
-    format!("links run by `{own}`{costs}: the kernel does not offer `{name}` to this process (peer.congestion)")
+    format!(
+        "links run by `{own}`{costs}: the kernel does not offer `{name}` to this process (peer.congestion)"
+    )
 }
 
 #[cfg(test)]
