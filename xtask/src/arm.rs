@@ -11,6 +11,8 @@ use crate::{journeys, run};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
+/// It comes with the linker.
+const STRIP: &str = "aarch64-linux-gnu-strip";
 /// Where a distribution puts the C library for Arm: the emulator's root for shared objects.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 /// What Debian's emulator wants the kernel to be told.
@@ -34,6 +36,8 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
         return Err("this machine is one: cargo build --profile dist --package skerry-cli".into());
     }
     let binary = build()?;
+    // The profile says so, and a distribution's compiler leaves them in where it links for another machine: 12 MiB of names.
+    run::show(Command::new(STRIP).arg(&binary))?;
     weigh(&binary)?;
     if flags.iter().any(|flag| *flag == "--build-only") {
         return Ok(());
