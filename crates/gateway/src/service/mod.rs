@@ -21,6 +21,7 @@ pub mod date;
 mod error;
 mod fold;
 mod homes;
+mod links;
 mod list;
 mod loss;
 mod md5_batch;
@@ -40,9 +41,8 @@ use std::sync::Arc;
 pub use admin::{
     AdminService, AnewStatus, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
     ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, Invite, InviteRequest, KeyCreate,
-    KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness, ScrubReport,
-    ScrubRequest, StatusReport, StorageStatus, SurplusStatus, UplinkBudget, UplinkClass, UplinkRequest,
-    UplinkState, VERSION,
+    KeyCreated, KeyList, KeyStatus, NameConflict, PeerStatus, Readiness, ScrubReport, ScrubRequest,
+    StatusReport, StorageStatus, SurplusStatus, VERSION,
 };
 pub use areas::{AreaStatus, AreasReport, NearStatus, PlaceStatus};
 pub(crate) use body::hex;
@@ -57,6 +57,7 @@ pub use credential::{Credential, CredentialService};
 pub use error::{ErrorKind, Outcome, ServiceError};
 pub use fold::{Fold, Folder};
 pub use homes::{HomeRequest, HomeState};
+pub use links::{LinkRequest, LinkState, UplinkBudget, UplinkClass, UplinkRequest, UplinkState};
 pub use list::{
     ListEntry, ListPage, ListQuery, ObjectSummary, UploadEntry, UploadPage, UploadQuery, UploadSummary,
     VersionEntry, VersionPage, VersionQuery, VersionSummary,
