@@ -19,7 +19,7 @@ pub(crate) struct Kept {
     refused: Mutex<Refused>,
     merged_again: AtomicUsize,
     fault: Mutex<Option<Fault>>,
-    waiting: AtomicUsize,
+    unflushed: AtomicU64,
 }
 
 /// A row that cannot be read, and why.
@@ -66,9 +66,9 @@ impl Kept {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    /// So many memtables wait for a flush.
-    pub(crate) fn wait(&self, memtables: usize) {
-        self.waiting.store(memtables, Ordering::Relaxed);
+    /// So many bytes wait for a flush.
+    pub(crate) fn wait(&self, bytes: u64) {
+        self.unflushed.store(bytes, Ordering::Relaxed);
     }
 
     /// How often a merge that was refused was to be tried again.
@@ -125,8 +125,8 @@ impl Index for KeptIndex {
         false
     }
 
-    fn waiting(&self) -> usize {
-        self.kept.waiting.load(Ordering::Relaxed)
+    fn unflushed(&self) -> u64 {
+        self.kept.unflushed.load(Ordering::Relaxed)
     }
 
     fn tend(&self, _secure: Secure<'_>) -> Result<(), StorageError> {

@@ -5,9 +5,10 @@
 //! sequence number only once its group is complete, although flushes take numbers from the same counter.
 //!
 //! What a memtable takes is counted here as it lies in memory: the library counts keys, values and its own structures,
-//! not the nodes of the list nor what the allocator puts around each.
+//! not the nodes of the list nor what the allocator puts around each. All that is not flushed takes `memtable_bytes` and one
+//! group at most: then who applies waits for a flush.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
@@ -27,8 +28,6 @@ use crate::error::is_passing;
 use crate::fields::Fields;
 use crate::{Settings, StorageError};
 
-/// Memtables that wait for a flush before who applies has to help.
-const SEALED_MAX: usize = 3;
 /// Runs that nobody has merged yet before who applies has to help with that too: each costs every reading.
 const RUNS_MAX: usize = 16;
 /// Files the engine holds open.
@@ -125,6 +124,8 @@ struct Gate {
     sealed_mark: u64,
     /// Bytes of memory that the memtable of now takes.
     resident: u64,
+    /// The same of those that wait for a flush, the oldest first, and maybe of some that were flushed since.
+    sealed: VecDeque<u64>,
     /// No rotation now: what a flush is about to make last rests upon what was secured for it, no later group does.
     held: bool,
 }
@@ -155,6 +156,8 @@ impl Shared {
 pub(super) struct Lsm {
     shared: Arc<Shared>,
     seqno: SequenceNumberCounter,
+    /// What is not flushed may take so much.
+    most: u64,
     /// A memtable that takes so much is flushed: half of what may be taken, the other is for who fills the next meanwhile.
     rotate_at: u64,
     strategy: Arc<Leveled>,
@@ -214,6 +217,7 @@ impl Lsm {
         Ok(Self {
             shared: Arc::new(shared),
             seqno,
+            most: settings.memtable_bytes,
             rotate_at,
             strategy: Arc::new(strategy),
             gate: Mutex::default(),
@@ -243,7 +247,9 @@ impl Lsm {
     }
 
     fn rotate(&self, gate: &mut Gate) {
-        self.shared.tree.rotate_memtable();
+        if self.shared.tree.rotate_memtable().is_some() {
+            gate.sealed.push_back(gate.resident);
+        }
         (gate.sealed_mark, gate.resident) = (gate.mark, 0);
     }
 
@@ -301,7 +307,8 @@ impl Lsm {
         let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let sealed_mark = {
             let mut gate = self.gate();
-            if all {
+            // What grew while there could be no rotation is of it, too.
+            if all || gate.resident >= self.rotate_at {
                 self.rotate(&mut gate);
             }
             gate.held = secure.is_some();
@@ -322,7 +329,8 @@ impl Lsm {
         self.flushed.fetch_max(sealed_mark, Ordering::AcqRel);
         self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
         self.publish();
-        Ok(())
+        // At once: a merge may take long, and what was flushed would be in memory meanwhile beside what waits.
+        self.release()
     }
 
     /// Compacts until there is nothing to choose.
@@ -483,14 +491,21 @@ impl Index for Lsm {
     fn wants_tending(&self) -> bool {
         self.shared.tree.sealed_memtable_count() > 0
             || (self.compaction_due.load(Ordering::Relaxed) && !self.unmergeable.load(Ordering::Relaxed))
+            || self.unflushed() >= self.most
     }
 
     fn is_behind(&self) -> bool {
-        self.shared.tree.sealed_memtable_count() > SEALED_MAX || self.runs.load(Ordering::Relaxed) > RUNS_MAX
+        self.unflushed() >= self.most || self.runs.load(Ordering::Relaxed) > RUNS_MAX
     }
 
-    fn waiting(&self) -> usize {
-        self.shared.tree.sealed_memtable_count()
+    fn unflushed(&self) -> u64 {
+        let mut gate = self.gate();
+        // Flushes take the oldest.
+        let waiting = self.shared.tree.sealed_memtable_count();
+        while gate.sealed.len() > waiting {
+            gate.sealed.pop_front();
+        }
+        gate.resident + gate.sealed.iter().sum::<u64>()
     }
 
     fn tend(&self, secure: Secure<'_>) -> Result<(), StorageError> {
@@ -521,10 +536,8 @@ impl Index for Lsm {
         }
     }
 
-    /// What waits to be flushed was given up for it when it took so much, or before.
     fn memory(&self) -> Resident {
-        let waiting = self.rotate_at.saturating_mul(self.waiting() as u64);
-        Resident { changes: self.gate().resident + waiting, blocks: self.cache.size() }
+        Resident { changes: self.unflushed(), blocks: self.cache.size() }
     }
 
     fn disk_bytes(&self) -> u64 {

@@ -70,6 +70,59 @@ fn a_memtable_that_was_flushed_is_let_go_of_at_once() {
     );
 }
 
+/// A disk that does not answer: who applies waits for the flush, and nothing else would bound what lies in memory.
+#[test]
+fn what_is_not_flushed_is_bounded_while_a_flush_does_not_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    let stuck = index.flushing.lock().unwrap();
+    let write = || {
+        let mut most = 0;
+        for mark in 1..=8000 {
+            if index.is_behind() {
+                index.help(None).unwrap();
+            }
+            apply(&index, mark);
+            most = most.max(index.unflushed());
+        }
+        most
+    };
+    let most = std::thread::scope(|scope| {
+        let writer = scope.spawn(write);
+        while index.unflushed() < MEMTABLE && !writer.is_finished() {
+            std::thread::yield_now();
+        }
+        assert!(!writer.is_finished(), "it wrote as if nothing waited");
+        drop(stuck);
+        writer.join().unwrap()
+    });
+    println!("{most} bytes were not flushed, {MEMTABLE} may be");
+    assert!(most >= MEMTABLE, "{most}: who applies waits too early");
+    assert!(most <= MEMTABLE + 500, "{most} bytes were not flushed");
+    index.checkpoint(None).unwrap();
+    assert_eq!(index.unflushed(), 0);
+}
+
+/// While a flush makes something last before it begins there is no rotation; what grows meanwhile is flushed with the next.
+#[test]
+fn what_grows_while_nothing_rotates_is_flushed_by_who_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    apply(&index, 1);
+    let grow = || {
+        let mut mark = 1;
+        while index.unflushed() < MEMTABLE + 1000 {
+            mark += 1;
+            apply(&index, mark);
+        }
+        Ok(())
+    };
+    index.checkpoint(Some(&grow)).unwrap();
+    assert!(index.is_behind() && index.wants_tending());
+    index.help(None).unwrap();
+    assert!(!index.is_behind() && index.unflushed() == 0);
+}
+
 /// The library takes the counts in it at their word, and ends the process when there is no memory for so many.
 #[test]
 fn a_damaged_list_of_tables_is_refused_before_the_library_reads_it() {

@@ -87,8 +87,8 @@ pub(crate) trait Index: Send + Sync {
     /// Whether it has so much to do that who applies should help.
     fn is_behind(&self) -> bool;
 
-    /// Parts of what was applied that lie in memory, full, until they are flushed.
-    fn waiting(&self) -> usize {
+    /// Bytes of memory that what was applied takes until it is flushed.
+    fn unflushed(&self) -> u64 {
         0
     }
 

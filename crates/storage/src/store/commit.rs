@@ -65,9 +65,12 @@ pub(super) enum Room {
 /// for what it writes. A group of 128 is half a MiB at most, two hundredths of a second of a card that writes 25 MB/s.
 const AS_ONE: usize = 4 << 10;
 
-/// Full memtables that wait for a flush until writes are refused. Who commits helps from four on, so there are more only where
-/// flushes fail.
-const WAITING_MOST: usize = 8;
+/// Of `memtable_bytes`, in halves: what the index has not flushed when writes are refused. Who commits helps as soon as it is all of
+/// it, so there is more only where flushes fail (and the collector has applied something since).
+const REFUSED_FROM: u64 = 3;
+
+/// The same for what lets go of something: without deletes a full disk would stay full.
+const FREEING_REFUSED_FROM: u64 = 6;
 
 impl Store {
     /// Carries out one commit group on the calling thread and returns how many proposals and steps it took: the
@@ -79,6 +82,7 @@ impl Store {
         if self.space.is_short() {
             self.relieve_if_idle();
         }
+        self.help_if_behind();
         let (count, ran) = self.group(self.queue.take(self.settings.group_proposals));
         for (job, outcome) in ran {
             if outcome.is_ok() && job.goes_on() {
@@ -106,20 +110,23 @@ impl Store {
         self.poison(&StorageError::Index("the engine panicked".into()));
     }
 
-    /// Without a thread of its own the index is tended by who commits; with one, only when it cannot keep up.
+    /// Without a thread of its own the index is tended by who commits; with one it is told that there is something to do.
     fn tend_if_alone(&self) {
         if !self.index.wants_tending() && !self.has_new_segments() {
             return;
         }
-        let tended = if !self.tended.load(Ordering::Acquire) {
-            self.tend()
-        } else {
+        if self.tended.load(Ordering::Acquire) {
             self.tend_signal.raise();
-            if self.index.is_behind() { self.help() } else { Ok(()) }
-        };
-        if let Err(error) = tended {
-            // The journal has it all; the memtable stays and the next attempt may succeed.
-            tracing::warn!(%error, "the index was not flushed");
+        } else {
+            unflushed(self.tend());
+        }
+    }
+
+    /// Where the thread that tends the index cannot keep up, who commits helps before more is added, and after those were answered
+    /// who filled it.
+    fn help_if_behind(&self) {
+        if self.tended.load(Ordering::Acquire) && self.index.is_behind() {
+            unflushed(self.help());
         }
     }
 
@@ -278,9 +285,7 @@ impl Store {
             })
             .collect();
         let frees = entries.iter().all(|entry| entry.frees);
-        if !frees {
-            self.wait_for_index()?;
-        }
+        self.wait_for_index(if frees { FREEING_REFUSED_FROM } else { REFUSED_FROM })?;
         self.make_room(core, &parts, &lines, if frees { Room::Freeing } else { Room::Ordinary })?;
         let staged = core.writer.stage(Kind::Entries, &parts, &lines)?;
         let mut offset = staged.bodies_at;
@@ -294,8 +299,8 @@ impl Store {
 
     /// What the index could not flush lies in memory: while flushes fail, writes that add to it are refused before it is all there
     /// is. Each that is refused has the flush tried again.
-    fn wait_for_index(&self) -> Outcome {
-        if self.index.waiting() <= WAITING_MOST {
+    fn wait_for_index(&self, halves: u64) -> Outcome {
+        if self.index.unflushed() < self.settings.memtable_bytes / 2 * halves {
             return Ok(());
         }
         if self.space.disk_free() < self.settings.memtable_bytes {
@@ -541,6 +546,13 @@ impl Store {
         let Some(made) = self.judged(make(&mut core, &mut changes, &reading))? else { return Ok(None) };
         self.make_durable(&mut core, changes, Reach::Disk)?;
         Ok(Some(made))
+    }
+}
+
+/// The journal has it all; the memtable stays and the next attempt may succeed.
+fn unflushed(tended: Outcome) {
+    if let Err(error) = tended {
+        tracing::warn!(%error, "the index was not flushed");
     }
 }
 

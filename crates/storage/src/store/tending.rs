@@ -12,10 +12,6 @@ use std::thread::{Builder, JoinHandle};
 use crate::StorageError;
 use crate::index::Index;
 
-/// So many full memtables may wait while the thread is at something long: a rebuild fills them faster than writes do, and
-/// each takes memory.
-const WAITING: usize = 1;
-
 /// Who tends an index that is being filled.
 pub(super) struct Tending {
     index: Arc<dyn Index>,
@@ -89,8 +85,7 @@ impl Tending {
                 if let Err(TrySendError::Disconnected(())) = woken {
                     return Err(helper.why());
                 }
-                let is_behind = self.index.waiting() > WAITING || self.index.is_behind();
-                if is_behind { self.index.help(None) } else { Ok(()) }
+                if self.index.is_behind() { self.index.help(None) } else { Ok(()) }
             }
             None if self.index.is_behind() => self.index.tend(None),
             None => Ok(()),

@@ -23,6 +23,7 @@ mod salt;
 mod scrubbing;
 mod sectors;
 mod stripping;
+mod unflushed;
 mod unread;
 mod unvouched;
 mod wear;

@@ -1,0 +1,80 @@
+//! What the index cannot flush lies in memory, and is bounded whatever clients send.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use super::world::{Keys, keys, say_delete, small, small_put};
+use crate::disk::real::RealDisk;
+use crate::store::Store;
+use crate::{CommitError, Engine, Entry, Settings, StorageError};
+
+const MEMTABLE: u64 = 64 << 10;
+/// What one proposal of these adds, with what the store notes beside it.
+const GROUP: u64 = 4 << 10;
+
+fn store(folder: &Path) -> Arc<Store> {
+    let settings = Settings {
+        engine: Engine::Lsm,
+        journal_segment_bytes: 1 << 20,
+        journal_heads_bytes: u64::MAX,
+        memtable_bytes: MEMTABLE,
+        ..small()
+    };
+    Store::open(Arc::new(RealDisk::new(folder).unwrap()), Arc::new(Keys), settings).unwrap().0
+}
+
+/// Through the thread that commits.
+fn commit(store: &Arc<Store>, entry: Entry) -> Result<(), StorageError> {
+    let (tell, told) = sync_channel(1);
+    store.submit(move |_| Ok::<_, ()>(((), vec![entry])), move |result| tell.send(result).unwrap());
+    told.recv().unwrap().map_err(|error| match error {
+        CommitError::Storage(error) => error,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// Has every flush refused from now on: the lists of tables that it would write are folders.
+fn refuse_flushes(folder: &Path) -> Vec<std::path::PathBuf> {
+    let current = std::fs::read(folder.join("index/current")).unwrap();
+    let number = u64::from_le_bytes(current[..8].try_into().unwrap());
+    let lists: Vec<_> = (1..200).map(|next| folder.join(format!("index/v{}", number + next))).collect();
+    lists.iter().for_each(|list| std::fs::create_dir(list).unwrap());
+    lists
+}
+
+#[test]
+fn while_flushes_fail_writes_and_then_deletes_are_refused_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let committer = store.start_committer().unwrap();
+    commit(&store, small_put("first", 0, b"x")).unwrap();
+    let lists = refuse_flushes(folder.path());
+    let mut number = 0;
+    let refused = loop {
+        number += 1;
+        match commit(&store, small_put(&format!("key-{number:08}"), number, b"x")) {
+            Ok(()) => assert!(number < 10_000, "nothing bounds it"),
+            Err(error) => break error,
+        }
+        let unflushed = store.index.unflushed();
+        assert!(unflushed <= MEMTABLE * 3 / 2 + GROUP, "{unflushed} bytes are not flushed");
+    };
+    assert!(matches!(refused, StorageError::Behind), "{refused}");
+    assert!(store.index.unflushed() >= MEMTABLE * 3 / 2, "it was refused too early");
+    let mut deleted = 0;
+    while commit(&store, say_delete("first")).is_ok() {
+        deleted += 1;
+        assert!(deleted < 10_000, "nothing bounds deletes");
+        let unflushed = store.index.unflushed();
+        assert!(unflushed <= MEMTABLE * 3 + GROUP, "{unflushed} bytes are not flushed");
+    }
+    assert!(deleted > 10, "deletes go on where writes do not");
+    lists.iter().for_each(|list| std::fs::remove_dir(list).unwrap());
+    // Who is refused has it tried again.
+    commit(&store, small_put("last", number, b"x")).ok();
+    commit(&store, small_put("last", number, b"x")).unwrap();
+    assert!(store.index.unflushed() < MEMTABLE);
+    drop(committer);
+    assert!(keys(&store.view()).keys().any(|key| key.ends_with(b"last")));
+}
