@@ -19,6 +19,7 @@ mod copies;
 mod drive;
 mod duties;
 mod faces;
+mod fitting;
 mod following;
 mod gone;
 mod growth;

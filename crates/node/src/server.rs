@@ -17,7 +17,7 @@ use skerry_gateway::service::{ErrorKind, Md5Batch, Reason, ServiceError, Service
 use skerry_model::bucket::system_bucket;
 use skerry_model::space::{self, SpaceReducer};
 use skerry_model::{Entry, Record};
-use skerry_storage::{Committer, RealDisk, Recovery, StorageError, Store};
+use skerry_storage::{Committer, Device, RealDisk, Recovery, StorageError, Store};
 use tokio::sync::mpsc;
 
 use crate::admin::Admin;
@@ -25,7 +25,7 @@ use crate::anew::{self, Beginning};
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::clones::Clones;
-use crate::config::{BucketScope, Cap, Config, ConfigError};
+use crate::config::{BucketScope, Cap, Config, ConfigError, Fit};
 use crate::copies::book::Book;
 use crate::copies::others::{self, Others, OthersFile};
 use crate::copies::{Copies, lives};
@@ -34,6 +34,7 @@ use crate::drive::replica::StoreReplicas;
 use crate::drive::stored::{APART, CUT, LIFE, Stored, is_complete, nodes};
 use crate::drive::{self, Drive};
 use crate::duties::Duties;
+use crate::fitting::Fitted;
 use crate::following::Following;
 use crate::leaving;
 use crate::machine;
@@ -172,6 +173,8 @@ pub struct Core {
     pub(crate) site: Arc<Site>,
     /// What the memory was divided into.
     pub(crate) rooms: Rooms,
+    /// What suits the machine where the configuration leaves it to it.
+    fitted: Fitted,
     pub(crate) trust: Arc<SiteTrust>,
     /// All metrics.
     pub registry: Registry,
@@ -227,9 +230,7 @@ impl Core {
         let directory = options.check().map(|()| PathBuf::from(&config.node.dir))?;
         let trust = Arc::new(SiteTrust::load(&directory)?);
         let clock = Clock::default();
-        let given = |memory| Rooms::of(memory, machine::processors());
-        let rooms = options.memory.map_or_else(Rooms::here, given);
-        rooms.tell();
+        let (rooms, fitted) = divided(options.memory, &directory);
         let (store, recovery) = open_store(&directory, config, &rooms, &options.opening).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
         begin_anew(&trust, config, &store, &recovery).await?;
@@ -292,7 +293,7 @@ impl Core {
             admin: Arc::new(admin),
         };
         let core =
-            Self { site, rooms, trust, registry, bounds, services, recovery, committer, machine, tasks };
+            Self { site, rooms, fitted, trust, registry, bounds, services, recovery, committer, machine, tasks };
         core.first_records(&directory, life, options.access_key).await?;
         core.hear(heard);
         let (peers, tasks) = (core.site.peers.clone(), core.tasks.clone());
@@ -388,7 +389,7 @@ impl Core {
         });
         let (watched, root) = (site.clone(), self.trust.root);
         tasks.keep("roster", move || roster_watch::watch(watched.clone(), root));
-        workers::start(tasks, &workers, config.scrub.clone());
+        workers::start(tasks, &workers, config.scrub.clone(), self.fitted.scrub);
         Ok(())
     }
 
@@ -551,6 +552,16 @@ async fn begin_anew(
     Ok(anew::begin(store, &recovery.lost, start).await?)
 }
 
+/// What is made of so much memory, or of what the machine has, and of the device that the site lies on.
+fn divided(memory: Option<u64>, directory: &Path) -> (Rooms, Fitted) {
+    let given = |memory| Rooms::of(memory, machine::processors());
+    let rooms = memory.map_or_else(Rooms::here, given);
+    let fitted = Fitted::to(rooms.memory, Device::of(&directory.join(DATA)));
+    rooms.tell();
+    fitted.tell();
+    (rooms, fitted)
+}
+
 async fn open_store(
     directory: &Path,
     config: &Config,
@@ -597,12 +608,13 @@ async fn open_store(
 }
 
 pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_storage::Settings {
-    let storage = &config.storage;
+    let (storage, fitted) = (&config.storage, Fitted::to(rooms.memory, Device::of(data)));
     let capacity = (storage.capacity.0 > 0).then_some(storage.capacity.0);
     // A disk that does not say its size keeps no copies unless told to.
     let disk = RealDisk::total_bytes(data).unwrap_or(0).min(capacity.unwrap_or(u64::MAX));
     let cache_bytes = storage.cache.of(disk, CACHE_PERCENT);
     let defaults = skerry_storage::Settings::default();
+    let half = storage.memory.of(fitted.index).min(rooms.index) / 2;
     skerry_storage::Settings {
         engine: match storage.index {
             crate::config::Engine::Memory => skerry_storage::Engine::Memory,
@@ -614,10 +626,14 @@ pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_st
         // A few in a small cache, so that the one being written is no large part of it.
         cache_segment_bytes: (cache_bytes / 16).clamp(CACHE_SEGMENT_LEAST, defaults.cache_segment_bytes),
         capacity_bytes: capacity,
-        memtable_bytes: storage.memory.0.min(rooms.index) / 2,
-        index_cache_bytes: storage.memory.0.min(rooms.index) / 2,
-        dirty_bytes: storage.dirty.0.min(rooms.dirty),
-        move_bytes: storage.pace.0.saturating_mul(crate::workers::COLLECT.as_secs()),
+        memtable_bytes: half,
+        index_cache_bytes: half,
+        index_cache_most_bytes: match storage.memory {
+            Fit::Auto => fitted.cache.min(rooms.index / 2).max(half),
+            Fit::Bytes(_) => half,
+        },
+        dirty_bytes: storage.dirty.of(fitted.dirty).min(rooms.dirty),
+        move_bytes: storage.pace.of(fitted.moving).saturating_mul(crate::workers::COLLECT.as_secs()),
         lazy: storage.sync == crate::config::Sync::Os,
         ..defaults
     }

@@ -25,7 +25,7 @@ mod space;
 mod store;
 
 pub use buffers::Buffer;
-pub use disk::{Disk, File, real::RealDisk};
+pub use disk::{Disk, File, device::Device, real::RealDisk};
 pub use error::{CommitError, ReadError, StorageError};
 pub use settings::{Engine, Progress, Settings, Stage, Watch};
 pub use store::{

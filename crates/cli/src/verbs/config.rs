@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use skerry_node::config::{self, Config as Settings};
+use skerry_node::config::kinds::Setting as _;
+use skerry_node::config::{self, Config as Settings, Fitted};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Outcome};
@@ -47,22 +48,27 @@ impl Config {
 impl Show {
     fn run(&self, globals: &Globals) -> Outcome {
         let settings = if self.defaults { Settings::default() } else { self.source.load()? };
+        // The reference is the same on every machine.
+        let here = if self.defaults { None } else { Some(Fitted::here(&settings)) };
         if globals.json {
-            output::document("config", &json!({ "fields": fields(&settings) }))?;
+            output::document("config", &json!({ "fields": fields(&settings, here.as_ref()) }))?;
         } else {
-            output::line(config::show(&settings, self.defaults).trim_end());
+            output::line(config::show(&settings, self.defaults, here.as_ref()).trim_end());
         }
         Ok(Exit::Done)
     }
 }
 
-/// Every field with its value as TOML and what it is for.
-fn fields(settings: &Settings) -> Map<String, Value> {
+/// Every field with its value as TOML and what it is for; of what is left to the machine what it comes to here.
+fn fields(settings: &Settings, here: Option<&Fitted>) -> Map<String, Value> {
     let field = |field: &config::table::Field| {
         let value = settings.toml(field.section, field.name);
         let variable = format!("SKERRY_{}_{}", field.section, field.name).to_uppercase();
-        let about =
+        let mut about =
             json!({ "toml": value, "form": field.form, "variable": variable, "doc": field.doc.trim() });
+        if let Some(here) = here.and_then(|here| here.value(settings, field.section, field.name)) {
+            about["here"] = here.toml().into();
+        }
         (format!("{}.{}", field.section, field.name), about)
     };
     Settings::FIELDS.iter().map(field).collect()

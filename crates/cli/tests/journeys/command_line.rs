@@ -236,6 +236,9 @@ fn defaults_and_ports_are_shown() {
     assert!(code == 0 && out.contains("[s3]") && out.contains("SKERRY_S3_LISTEN"), "{out}");
     let document = json(&["config", "show", "--json"], 0);
     assert_eq!(document["fields"]["s3.listen"]["toml"], "\"127.0.0.1:7600\"");
+    // What is left to the machine comes to something here.
+    let dirty = &document["fields"]["storage.dirty"];
+    assert!(dirty["toml"] == "\"auto\"" && dirty["here"].as_str().is_some_and(|here| here.contains("MiB")));
     let (code, out, _) = told(&run(&["config", "ports"]));
     assert!(code == 0 && out.contains("7700"), "{out}");
 }

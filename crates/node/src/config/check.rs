@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::kinds::Cap;
+use super::kinds::{Cap, Fit};
 use super::{Config, ConfigError};
 
 /// The longest name that Linux gives a congestion control.
@@ -139,13 +139,16 @@ impl Config {
     fn check_storage(&self) -> Result<(), ConfigError> {
         let storage = &self.storage;
         let bounds = [
-            ("storage.journal_segment", storage.journal_segment, 1, 1 << 30),
-            ("storage.payload_segment", storage.payload_segment, 4, 4 << 30),
+            ("storage.journal_segment", Fit::Bytes(storage.journal_segment), 1, 1 << 30),
+            ("storage.payload_segment", Fit::Bytes(storage.payload_segment), 4, 4 << 30),
             ("storage.memory", storage.memory, 2, 64 << 30),
             ("storage.dirty", storage.dirty, 4, 64 << 30),
             ("storage.pace", storage.pace, 1, 64 << 30),
+            ("scrub.pace", self.scrub.pace, 1, 64 << 30),
         ];
         for (field, size, least_mib, most) in bounds {
+            // What suits a machine is sound.
+            let Fit::Bytes(size) = size else { continue };
             if size.0 < least_mib << 20 || size.0 > most {
                 let most = super::Size(most);
                 return Err(wrong(field, format!("{size} is not from {least_mib} MiB to {most}")));

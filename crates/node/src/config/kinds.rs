@@ -177,6 +177,43 @@ impl Setting for Cap {
     }
 }
 
+/// Bytes, or what suits the machine ([`super::Fitted`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fit {
+    /// What suits the machine.
+    Auto,
+    /// So many bytes.
+    Bytes(Size),
+}
+
+impl Fit {
+    /// In bytes, where so many suit the machine.
+    pub fn of(self, auto: u64) -> u64 {
+        match self {
+            Self::Auto => auto,
+            Self::Bytes(size) => size.0,
+        }
+    }
+}
+
+impl Setting for Fit {
+    const FORM: &'static str = "auto, or bytes as `64 MiB` or `500 MB`";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        Size::parse(text).map(Self::Bytes).map_err(|error| format!("{error}, nor `auto`"))
+    }
+
+    fn toml(&self) -> String {
+        match self {
+            Self::Auto => quoted("auto"),
+            Self::Bytes(size) => size.toml(),
+        }
+    }
+}
+
 /// At how many sites what is in a new bucket is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copies {
@@ -350,4 +387,4 @@ macro_rules! read_as_text {
     )*};
 }
 
-read_as_text!(Size, Span, Sync, Engine, Clock, BucketScope, Seal, LogFormat, Cap, Copies);
+read_as_text!(Size, Span, Sync, Engine, Clock, BucketScope, Seal, LogFormat, Cap, Copies, Fit);

@@ -16,8 +16,9 @@ mod ports;
 pub mod table;
 mod text;
 
+pub use crate::fitting::Fitted;
 pub use check::is_dialable;
-pub use kinds::{BucketScope, Cap, Clock, Copies, Engine, LogFormat, Seal, Size, Span, Sync};
+pub use kinds::{BucketScope, Cap, Clock, Copies, Engine, Fit, LogFormat, Seal, Size, Span, Sync};
 pub use ports::ports;
 pub use table::{Config, Scrub};
 pub use text::{reference, show};

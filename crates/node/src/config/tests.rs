@@ -36,8 +36,8 @@ fn what_is_shown_reads_back_the_same() {
     config.limits.body_timeout = Span(Duration::from_millis(1500));
     config.log.level = "info,\"x\"=debug".into();
     for docs in [false, true] {
-        assert_eq!(Config::from_toml("shown", &show(&config, docs)).unwrap(), config);
-        assert_eq!(toml(&show(&Config::default(), docs)).unwrap(), Config::default());
+        assert_eq!(Config::from_toml("shown", &show(&config, docs, None)).unwrap(), config);
+        assert_eq!(toml(&show(&Config::default(), docs, None)).unwrap(), Config::default());
     }
 }
 
@@ -89,6 +89,7 @@ fn values_that_do_not_go_together_are_refused_by_name() {
         ("[storage]\ncapacity = \"100 MiB\"", "storage.capacity: 100 MiB is too little, at least 256 MiB"),
         ("[admin]\nlisten = \"127.0.0.1:7600\"", "admin.listen: is the same as s3.listen"),
         ("[storage]\npace = \"1 kB\"", "storage.pace"),
+        ("[scrub]\npace = \"0 B\"", "scrub.pace"),
         ("[storage]\ncapacity = \"1 GB\"\nothers = \"2 GB\"", "storage.others"),
         ("[limits]\nconnections = 0", "limits.connections"),
         ("[limits]\nbody_timeout = \"1ms\"", "limits.body_timeout"),

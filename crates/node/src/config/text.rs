@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Config, PREFIX, table::Field};
+use super::kinds::Setting as _;
+use super::{Config, Fitted, PREFIX, table::Field};
 
 /// The environment variable of a field.
 fn variable(field: &Field) -> String {
@@ -13,8 +14,9 @@ fn fields(section: &str) -> impl Iterator<Item = &Field> {
     Config::FIELDS.iter().filter(move |field| field.section == section)
 }
 
-/// The configuration as a file that means the same; with docs, every field is explained.
-pub fn show(config: &Config, docs: bool) -> String {
+/// The configuration as a file that means the same; with docs, every field is explained. What is left to the machine is followed
+/// by what it comes to here, if that is known.
+pub fn show(config: &Config, docs: bool, here: Option<&Fitted>) -> String {
     let mut text = String::new();
     for (section, about) in Config::SECTIONS {
         let gap = if text.is_empty() { "" } else { "\n" };
@@ -28,7 +30,10 @@ pub fn show(config: &Config, docs: bool) -> String {
             if docs {
                 let _ = writeln!(text, "#{} ({}; {})", field.doc, field.form, variable(field));
             }
-            let _ = writeln!(text, "{} = {}", field.name, config.toml(section, field.name));
+            let value = here.and_then(|here| here.value(config, section, field.name));
+            let comment = value.map(|value| format!(" # {} here", value.toml().trim_matches('"')));
+            let (value, comment) = (config.toml(section, field.name), comment.unwrap_or_default());
+            let _ = writeln!(text, "{} = {value}{comment}", field.name);
         }
     }
     text

@@ -63,10 +63,10 @@ const DUTY: Duration = Duration::from_millis(250);
 /// A look that failed is repeated after this long, though nothing changes meanwhile.
 const FAILED: Duration = Duration::from_secs(10);
 
-/// Starts them all.
-pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::Scrub) {
+/// Starts them all; `pace` of scrubbing suits the machine.
+pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::Scrub, pace: u64) {
     let kept = workers.clone();
-    tasks.keep("scrub", move || scrub::Scrubber::new(&kept, settings.clone()).run());
+    tasks.keep("scrub", move || scrub::Scrubber::new(&kept, settings.clone(), pace).run());
     let kept = workers.clone();
     tasks.keep("copies", move || copies::Copier::new(&kept).run());
     let kept = workers.clone();

@@ -38,12 +38,15 @@ pub(super) struct Scrubber {
     site: Arc<Site>,
     telemetry: Telemetry,
     settings: Settings,
+    pace: u64,
     tried: Option<Instant>,
 }
 
 impl Scrubber {
-    pub(super) fn new(workers: &Workers, settings: Settings) -> Self {
-        Self { site: workers.site.clone(), telemetry: workers.telemetry.clone(), settings, tried: None }
+    /// `pace` is what suits the machine.
+    pub(super) fn new(workers: &Workers, settings: Settings, pace: u64) -> Self {
+        let (site, telemetry) = (workers.site.clone(), workers.telemetry.clone());
+        Self { site, telemetry, settings, pace, tried: None }
     }
 
     /// Until the site stops.
@@ -100,7 +103,7 @@ impl Scrubber {
     async fn rest(&self, read: u64) {
         let usage = self.site.store.usage();
         let held = usage.journal.live + usage.payload.live + usage.cache.live;
-        let pace = pace(held, self.settings.period.0, self.settings.pace.0);
+        let pace = pace(held, self.settings.period.0, self.settings.pace.of(self.pace));
         self.wait(Duration::from_secs_f64(read as f64 / pace as f64)).await;
         for _ in 0..GLANCES {
             let before = self.site.store.activity();

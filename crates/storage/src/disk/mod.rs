@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use skerry_base::Instant;
 
+pub mod device;
 #[cfg(test)]
 pub(crate) mod faulty;
 pub mod real;

@@ -30,6 +30,8 @@ use crate::{Settings, StorageError};
 
 /// Runs that nobody has merged yet before who applies has to help with that too: each costs every reading.
 const RUNS_MAX: usize = 16;
+/// Of a large index one part in so many is cached.
+const CACHED: u64 = 8;
 /// Files the engine holds open.
 const OPEN_FILES: usize = 64;
 /// Runs that are merged at once. More than the library's four, because a memtable is half of what it may take: merged
@@ -105,6 +107,18 @@ fn files_from(tables: &Path, first: u64) -> Vec<u64> {
     let Ok(entries) = std::fs::read_dir(tables) else { return Vec::new() };
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     entries.filter_map(number).filter(|number| *number >= first).collect()
+}
+
+/// Bytes of what lies in a folder.
+fn bytes_of(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len())).sum()
+}
+
+/// Bytes of blocks that are cached of an index of so many: a small one is not to fill memory with all that it ever was.
+fn cached(settings: &Settings, bytes: u64) -> u64 {
+    let most = settings.index_cache_most_bytes.max(settings.index_cache_bytes);
+    (bytes / CACHED).clamp(settings.index_cache_bytes, most)
 }
 
 /// A sector that cannot be read is damage here: nobody but a rebuild would ever mend it.
@@ -202,7 +216,7 @@ impl Lsm {
     ) -> Result<Self, StorageError> {
         check_tables(path)?;
         let seqno = SequenceNumberCounter::default();
-        let cache = Arc::new(Cache::with_capacity_bytes(settings.index_cache_bytes));
+        let cache = Arc::new(Cache::with_capacity_bytes(cached(settings, bytes_of(&path.join("tables")))));
         let tree = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
             .use_cache(cache.clone())
             .use_descriptor_table(Some(Arc::new(DescriptorTable::new(OPEN_FILES))))
@@ -537,7 +551,7 @@ impl Index for Lsm {
     }
 
     fn memory(&self) -> Resident {
-        Resident { changes: self.unflushed(), blocks: self.cache.size() }
+        Resident { changes: self.unflushed(), blocks: self.cache.size(), blocks_most: self.cache.capacity() }
     }
 
     fn disk_bytes(&self) -> u64 {

@@ -58,6 +58,8 @@ pub(crate) struct Resident {
     pub(crate) changes: u64,
     /// Blocks of its files.
     pub(crate) blocks: u64,
+    /// So much these may take: more than what was given where the index was large when it was opened.
+    pub(crate) blocks_most: u64,
 }
 
 /// What an engine does. One thread applies; any number read; one (perhaps another) tends.

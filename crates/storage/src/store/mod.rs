@@ -262,7 +262,7 @@ impl Store {
         let queue = |taken: usize| of(self.settings.queue_proposals as u64, taken as u64);
         Bounds {
             memtables: of(self.settings.memtable_bytes, index.changes),
-            index_cache: of(self.settings.index_cache_bytes, index.blocks),
+            index_cache: of(index.blocks_most, index.blocks),
             dirty: of(self.settings.dirty_bytes, self.live.lock().dirty),
             commits: queue(commits),
             commits_behind: queue(behind),
