@@ -292,8 +292,19 @@ impl Core {
             credentials: Arc::new(Credentials(site.clone())),
             admin: Arc::new(admin),
         };
-        let core =
-            Self { site, rooms, fitted, trust, registry, bounds, services, recovery, committer, machine, tasks };
+        let core = Self {
+            site,
+            rooms,
+            fitted,
+            trust,
+            registry,
+            bounds,
+            services,
+            recovery,
+            committer,
+            machine,
+            tasks,
+        };
         core.first_records(&directory, life, options.access_key).await?;
         core.hear(heard);
         let (peers, tasks) = (core.site.peers.clone(), core.tasks.clone());

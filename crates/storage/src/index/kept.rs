@@ -1,7 +1,7 @@
 //! A memory index of which the last checkpoint survives: lets power-cut tests replay from any point. It counts what it is asked.
 
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -20,6 +20,8 @@ pub(crate) struct Kept {
     merged_again: AtomicUsize,
     fault: Mutex<Option<Fault>>,
     unflushed: AtomicU64,
+    full: AtomicBool,
+    failed: AtomicUsize,
 }
 
 /// A row that cannot be read, and why.
@@ -71,6 +73,16 @@ impl Kept {
         self.unflushed.store(bytes, Ordering::Relaxed);
     }
 
+    /// There is something to flush from now on and no room for it.
+    pub(crate) fn fill(&self) {
+        self.full.store(true, Ordering::Relaxed);
+    }
+
+    /// How often a flush failed so.
+    pub(crate) fn failed(&self) -> usize {
+        self.failed.load(Ordering::Relaxed)
+    }
+
     /// How often a merge that was refused was to be tried again.
     pub(crate) fn merged_again(&self) -> usize {
         self.merged_again.load(Ordering::Relaxed)
@@ -118,7 +130,7 @@ impl Index for KeptIndex {
     }
 
     fn wants_tending(&self) -> bool {
-        false
+        self.kept.full.load(Ordering::Relaxed)
     }
 
     fn is_behind(&self) -> bool {
@@ -130,7 +142,13 @@ impl Index for KeptIndex {
     }
 
     fn tend(&self, _secure: Secure<'_>) -> Result<(), StorageError> {
-        Ok(())
+        // Asked for only while it is full.
+        self.kept.failed.fetch_add(1, Ordering::Relaxed);
+        Err(StorageError::Full)
+    }
+
+    fn failed_flushes(&self) -> u32 {
+        self.kept.failed() as u32
     }
 
     fn refused(&self) -> Refused {

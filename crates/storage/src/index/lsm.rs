@@ -12,8 +12,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use bytes::Bytes;
 use lsm_tree::compaction::{CompactionStrategy, Leveled, PullDown};
@@ -28,7 +28,8 @@ use crate::error::is_passing;
 use crate::fields::Fields;
 use crate::{Settings, StorageError};
 
-/// Runs that nobody has merged yet before who applies has to help with that too: each costs every reading.
+/// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading. Each is half a
+/// memtable's room at least, so a writer that no merge keeps up with waits after eight times what it may fill.
 const RUNS_MAX: usize = 16;
 /// Of a large index one part in so many is cached.
 const CACHED: u64 = 8;
@@ -184,7 +185,13 @@ pub(super) struct Lsm {
     runs: AtomicUsize,
     /// Whether the version of before the last flush, with the memtable that was flushed, is kept still.
     retains: AtomicBool,
+    /// Nobody who reads from here on needs that version.
+    flushed_before: AtomicU64,
+    /// Who apply and wait until there are few runs again.
+    waiting: AtomicUsize,
     refused: Mutex<Refused>,
+    /// Flushes that failed in a row.
+    failed: AtomicU32,
     flushing: Mutex<()>,
     compacting: Mutex<()>,
     /// The folder of the tables.
@@ -240,7 +247,10 @@ impl Lsm {
             compaction_due: AtomicBool::new(true),
             runs: AtomicUsize::new(0),
             retains: AtomicBool::new(false),
+            flushed_before: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
             refused: Mutex::default(),
+            failed: AtomicU32::new(0),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
             tables: path.join("tables"),
@@ -309,6 +319,8 @@ impl Lsm {
     /// Flushes what is sealed, with `all` what was applied; may run beside a compaction.
     fn flush(&self, secure: Secure<'_>, all: bool) -> Result<(), StorageError> {
         let flushed = self.flush_tables(secure, all);
+        let failed = if flushed.is_ok() { 0 } else { self.failed_flushes().saturating_add(1) };
+        self.failed.store(failed, Ordering::Relaxed);
         if flushed.is_err()
             && let Ok(no_merge) = self.compacting.try_lock()
         {
@@ -338,16 +350,18 @@ impl Lsm {
             in_a_row(&mut self.refusals().flushes, &flushed);
             flushed?;
             self.compaction_due.store(true, Ordering::Relaxed);
+            self.flushed_before.store(self.seqno.get(), Ordering::Relaxed);
             self.retains.store(true, Ordering::Relaxed);
         }
         self.flushed.fetch_max(sealed_mark, Ordering::AcqRel);
         self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
         self.publish();
         // At once: a merge may take long, and what was flushed would be in memory meanwhile beside what waits.
-        self.release()
+        self.release();
+        Ok(())
     }
 
-    /// Compacts until there is nothing to choose.
+    /// Compacts until there is nothing to choose, or who applies waits and need not any more.
     fn compact(&self) -> Result<(), StorageError> {
         let one = self.compacting.lock().unwrap_or_else(PoisonError::into_inner);
         let tree = &self.shared.tree;
@@ -356,20 +370,34 @@ impl Lsm {
             if self.unmergeable.load(Ordering::Relaxed) || !self.has_room_to_merge() {
                 break;
             }
+            let releases = self.oldest() >= self.flushed_before.load(Ordering::Relaxed);
             let merged = self.merge(&one, self.strategy.clone())? || self.drop_deletes(&one)?;
             if merged {
                 self.compaction_due.store(true, Ordering::Relaxed);
-                self.retains.store(false, Ordering::Relaxed);
+                self.retains.fetch_and(!releases, Ordering::Relaxed);
             } else {
                 // One that went through says nothing of another that does not: only that none is left does.
                 self.refusals().merges = 0;
             }
-            if tree.sealed_memtable_count() > 0 {
-                // A flush is more urgent; the rest of the compaction comes with the next call.
+            let is_enough = self.waiting.load(Ordering::Relaxed) > 0 && !self.has_many_runs();
+            if is_enough || tree.sealed_memtable_count() > 0 {
+                // A flush is more urgent, and writes are; the rest of the compaction comes with the next call.
                 return Ok(());
             }
         }
-        self.release()
+        self.release();
+        Ok(())
+    }
+
+    fn has_many_runs(&self) -> bool {
+        self.runs.load(Ordering::Relaxed) > RUNS_MAX
+    }
+
+    /// Whether who applies waits for a merge: where none can be made now nothing would be won by it.
+    fn waits_for_merge(&self) -> bool {
+        let is_refused = || self.unmergeable.load(Ordering::Relaxed) || self.refusals().merges > 0;
+        let is_made = || matches!(self.compacting.try_lock(), Err(TryLockError::WouldBlock));
+        self.has_many_runs() && !is_refused() && (self.compaction_due.load(Ordering::Relaxed) || is_made())
     }
 
     /// Merges what this chooses; whether it chose anything.
@@ -438,14 +466,22 @@ impl Lsm {
 
     /// The library lets go of a version only when one that nobody reads before is behind it, so that what was flushed
     /// would stay in memory until the next flush has ended: three memtables instead of two. A version that changes nothing
-    /// is put behind it.
-    fn release(&self) -> Result<(), StorageError> {
-        if self.retains.swap(false, Ordering::Relaxed) {
-            let oldest = self.oldest();
-            self.shared.tree.register_tables(&[], None, None, &[], oldest).map_err(failed)?;
-            self.publish();
+    /// is put behind it, which costs four syncs; not while somebody reads what was before, for then it would let go of nothing.
+    /// What was flushed is flushed though this fails: it stays in memory until a later one goes through.
+    fn release(&self) {
+        let oldest = self.oldest();
+        if oldest < self.flushed_before.load(Ordering::Relaxed)
+            || !self.retains.swap(false, Ordering::Relaxed)
+        {
+            return;
         }
-        Ok(())
+        match self.shared.tree.register_tables(&[], None, None, &[], oldest) {
+            Ok(()) => self.publish(),
+            Err(error) => {
+                self.retains.store(true, Ordering::Relaxed);
+                tracing::warn!(%error, "what the index has flushed stays in memory until it is written to again");
+            }
+        }
     }
 }
 
@@ -509,7 +545,7 @@ impl Index for Lsm {
     }
 
     fn is_behind(&self) -> bool {
-        self.unflushed() >= self.most || self.runs.load(Ordering::Relaxed) > RUNS_MAX
+        self.unflushed() >= self.most || self.waits_for_merge()
     }
 
     fn unflushed(&self) -> u64 {
@@ -537,7 +573,17 @@ impl Index for Lsm {
 
     fn help(&self, secure: Secure<'_>) -> Result<(), StorageError> {
         self.flush(secure, false)?;
-        if self.runs.load(Ordering::Relaxed) > RUNS_MAX { self.compact() } else { Ok(()) }
+        if !self.waits_for_merge() {
+            return Ok(());
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let merged = self.compact();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        merged
+    }
+
+    fn failed_flushes(&self) -> u32 {
+        self.failed.load(Ordering::Relaxed)
     }
 
     fn refused(&self) -> Refused {

@@ -3,11 +3,12 @@
 
 use bytes::Bytes;
 use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use skerry_base::kv::{Batch, Table, ViewError};
 
-use super::{INLINE, Lsm, NODE, failed, resident, unreadable};
+use super::{INLINE, Lsm, NODE, RUNS_MAX, failed, resident, unreadable};
 use crate::index::rows::Part;
 use crate::index::{Index, Refused};
 use crate::{Settings, StorageError};
@@ -140,6 +141,83 @@ fn what_grows_while_nothing_rotates_is_flushed_by_who_helps() {
     assert!(!index.is_behind() && index.unflushed() == 0);
 }
 
+/// A merge of minutes: flushes go on beside it, and who applies waits for it once there are many runs.
+#[test]
+fn runs_are_bounded_while_a_merge_does_not_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    let stuck = index.compacting.lock().unwrap();
+    let write = || {
+        let mut most = 0;
+        for mark in 1..=60 {
+            if index.is_behind() {
+                index.help(None).unwrap();
+            }
+            long_run(&index, mark);
+            most = most.max(index.shared.tree.l0_run_count());
+        }
+        most
+    };
+    let most = std::thread::scope(|scope| {
+        let writer = scope.spawn(write);
+        while index.waiting.load(Ordering::Relaxed) == 0 && !writer.is_finished() {
+            std::thread::yield_now();
+        }
+        assert!(!writer.is_finished(), "it wrote as if nothing were to be merged");
+        assert_eq!(index.shared.tree.l0_run_count(), RUNS_MAX + 1);
+        drop(stuck);
+        writer.join().unwrap()
+    });
+    assert_eq!(most, RUNS_MAX + 1);
+    assert!(!index.is_behind(), "it came to an end though it had to merge itself");
+}
+
+/// And no longer than that: the merges of the levels below are for who tends the index.
+#[test]
+fn who_waits_for_merges_goes_on_once_there_are_few_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    (1..=RUNS_MAX as u64 + 1).for_each(|mark| long_run(&index, mark));
+    assert!(index.is_behind());
+    index.help(None).unwrap();
+    assert!(!index.is_behind() && index.wants_tending(), "it has merged more than it had to");
+    index.tend(None).unwrap();
+    assert!(!index.wants_tending());
+}
+
+/// Its room in memory is given back by another version, which may be refused: what was flushed is flushed.
+#[test]
+fn a_flush_stands_though_its_memtable_cannot_be_let_go_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    apply(&index, 1);
+    let memtable = std::sync::Arc::downgrade(&index.shared.tree.active_memtable());
+    // The flush has a version of its own before that one.
+    let number = index.shared.tree.current_version().id() + 2;
+    let list = folder.path().join(format!("index/v{number}"));
+    std::fs::create_dir(&list).unwrap();
+    index.checkpoint(None).unwrap();
+    assert_eq!((index.durable(), index.failed_flushes()), (1, 0));
+    assert!(memtable.upgrade().is_some(), "nothing was refused");
+    std::fs::remove_dir(&list).unwrap();
+    index.tend(None).unwrap();
+    assert!(memtable.upgrade().is_none(), "what was flushed is still in memory");
+}
+
+/// It would let go of nothing, and cost four syncs.
+#[test]
+fn nothing_is_written_to_let_go_of_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    apply(&index, 1);
+    let (reading, before) = (index.read(), index.shared.tree.current_version().id());
+    index.checkpoint(None).unwrap();
+    assert_eq!(index.shared.tree.current_version().id(), before + 1);
+    drop(reading);
+    index.release();
+    assert_eq!(index.shared.tree.current_version().id(), before + 2);
+}
+
 /// The library takes the counts in it at their word, and ends the process when there is no memory for so many.
 #[test]
 fn a_damaged_list_of_tables_is_refused_before_the_library_reads_it() {
@@ -267,10 +345,17 @@ fn a_merge_that_is_refused_is_counted_until_nothing_is_left_to_merge() {
     index.tend(None).unwrap();
     index.help(None).unwrap();
     refused(1);
-    run(&index, mark + 1);
+    mark += 1;
+    run(&index, mark);
     refused(1);
     index.tend(None).unwrap_err();
     refused(2);
+    let most = mark + 1 + RUNS_MAX as u64;
+    while mark <= most {
+        mark += 1;
+        run(&index, mark);
+    }
+    assert!(index.has_many_runs() && !index.is_behind(), "who applies does not try what is refused");
     index.merge_again();
     assert!(index.wants_tending());
     index.tend(None).unwrap_err();
@@ -280,7 +365,7 @@ fn a_merge_that_is_refused_is_counted_until_nothing_is_left_to_merge() {
     index.merge_again();
     index.tend(None).unwrap();
     refused(0);
-    assert_eq!(index.read().get(Table::Current, b"a").unwrap(), Some(Bytes::from(vec![mark as u8 + 1; 90])));
+    assert_eq!(index.read().get(Table::Current, b"a").unwrap(), Some(Bytes::from(vec![mark as u8; 90])));
     index.merge_again();
     assert!(!index.wants_tending());
 }
@@ -366,6 +451,7 @@ fn no_merge_is_begun_that_has_no_room_and_flushes_go_on() {
         index.tend(None).unwrap();
     }
     assert_eq!(index.shared.tree.l0_run_count(), 20);
+    assert!(!index.is_behind(), "nothing is won by waiting for a merge that is not made");
     left.store(1 << 30, std::sync::atomic::Ordering::Relaxed);
     long_run(&index, 21);
     index.tend(None).unwrap();

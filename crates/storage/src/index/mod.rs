@@ -112,6 +112,11 @@ pub(crate) trait Index: Send + Sync {
         self.tend(secure)
     }
 
+    /// Flushes that failed in a row, for want of room as well.
+    fn failed_flushes(&self) -> u32 {
+        0
+    }
+
     /// What the file system refused lately.
     fn refused(&self) -> Refused {
         Refused::default()

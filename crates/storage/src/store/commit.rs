@@ -112,7 +112,7 @@ impl Store {
 
     /// Without a thread of its own the index is tended by who commits; with one it is told that there is something to do.
     fn tend_if_alone(&self) {
-        if !self.index.wants_tending() && !self.has_new_segments() {
+        if !self.index.wants_tending() && !self.has_new_segments() || !self.may_flush() {
             return;
         }
         if self.tended.load(Ordering::Acquire) {
@@ -125,9 +125,14 @@ impl Store {
     /// Where the thread that tends the index cannot keep up, who commits helps before more is added, and after those were answered
     /// who filled it.
     fn help_if_behind(&self) {
-        if self.tended.load(Ordering::Acquire) && self.index.is_behind() {
+        if self.tended.load(Ordering::Acquire) && self.index.is_behind() && self.may_flush() {
             unflushed(self.help());
         }
+    }
+
+    /// One that failed a moment ago would fail again, and cost what the first one did.
+    fn may_flush(&self) -> bool {
+        self.retry.is_due(|| self.disk.monotonic())
     }
 
     /// Large bodies make few rows: without this, bodies of hours would wait for a full memtable, and every byte of
@@ -148,17 +153,22 @@ impl Store {
             *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = active;
         }
         let secure = || self.secure();
-        self.judged(self.index.tend(if self.settings.lazy { Some(&secure) } else { None }))
+        self.flushed(self.index.tend(if self.settings.lazy { Some(&secure) } else { None }))
     }
 
     fn help(&self) -> Outcome {
         let secure = || self.secure();
-        self.judged(self.index.help(if self.settings.lazy { Some(&secure) } else { None }))
+        self.flushed(self.index.help(if self.settings.lazy { Some(&secure) } else { None }))
     }
 
     pub(super) fn checkpoint_index(&self) -> Outcome {
         let secure = || self.secure();
-        self.judged(self.index.checkpoint(if self.settings.lazy { Some(&secure) } else { None }))
+        self.flushed(self.index.checkpoint(if self.settings.lazy { Some(&secure) } else { None }))
+    }
+
+    fn flushed(&self, outcome: Outcome) -> Outcome {
+        self.retry.tried(self.index.failed_flushes(), self.disk.monotonic());
+        self.judged(outcome)
     }
 
     /// Notes an index of which a part does not read: nobody else may ever ask for that part, and the next start mends it.
@@ -298,7 +308,7 @@ impl Store {
     }
 
     /// What the index could not flush lies in memory: while flushes fail, writes that add to it are refused before it is all there
-    /// is. Each that is refused has the flush tried again.
+    /// is. Each that is refused has the flush tried again, once that is due ([`super::retry::Retry`]).
     fn wait_for_index(&self, halves: u64) -> Outcome {
         if self.index.unflushed() < self.settings.memtable_bytes / 2 * halves {
             return Ok(());

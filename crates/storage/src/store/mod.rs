@@ -46,6 +46,7 @@ mod release;
 mod replay;
 mod report;
 mod resting;
+mod retry;
 mod scrub;
 mod strip;
 mod tending;
@@ -114,6 +115,8 @@ pub struct Store {
     /// Whether a thread tends the index; else who pumps does.
     tended: AtomicBool,
     tend_signal: committer::Signal,
+    /// When a flush of the index that failed is tried again.
+    retry: retry::Retry,
     /// The payload and cache segments that were active when the index was last checkpointed for them.
     checked: Mutex<(u32, u32)>,
     _lock: Lock,

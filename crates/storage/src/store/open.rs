@@ -189,6 +189,7 @@ fn assemble(
         durable_at_open,
         tended: AtomicBool::new(false),
         tend_signal: Default::default(),
+        retry: Default::default(),
         checked: Mutex::default(),
         _lock: lock,
     };

@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use super::world::{Keys, keys, say_delete, small, small_put};
+use skerry_base::Instant;
+
+use super::world::{Keys, kept, keys, open, put_small, say_delete, small, small_put};
+use crate::disk::faulty::FaultyDisk;
 use crate::disk::real::RealDisk;
 use crate::store::Store;
 use crate::{CommitError, Engine, Entry, Settings, StorageError};
@@ -71,10 +74,28 @@ fn while_flushes_fail_writes_and_then_deletes_are_refused_and_come_back() {
     }
     assert!(deleted > 10, "deletes go on where writes do not");
     lists.iter().for_each(|list| std::fs::remove_dir(list).unwrap());
-    // Who is refused has it tried again.
-    commit(&store, small_put("last", number, b"x")).ok();
+    // Who asks for it is not held back, and then nobody is.
+    store.checkpoint().unwrap();
     commit(&store, small_put("last", number, b"x")).unwrap();
     assert!(store.index.unflushed() < MEMTABLE);
     drop(committer);
     assert!(keys(&store.view()).keys().any(|key| key.ends_with(b"last")));
+}
+
+/// Each try writes megabytes before it fails, and each write asks for one.
+#[test]
+fn a_flush_that_failed_is_not_tried_again_by_each_write() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let index = settings.kept.as_ref().unwrap();
+    index.fill();
+    let mut tried = Vec::new();
+    for ms in 0..20_000_u64 {
+        disk.set_time(Instant(ms * 1_000_000));
+        put_small(&store, "a", ms, b"1").unwrap();
+        if index.failed() > tried.len() {
+            tried.push(ms);
+        }
+    }
+    assert_eq!(tried, [0, 250, 750, 1_750, 3_750, 7_750, 15_750]);
 }
