@@ -9,8 +9,8 @@ use std::path::Path;
 
 use skerry_storage::Device;
 
-use crate::config::{Config, Fit};
-use crate::machine;
+use crate::config::{Config, Fit, Size};
+use crate::rooms::Rooms;
 use crate::server::DATA;
 
 const MIB: u64 = 1 << 20;
@@ -39,49 +39,71 @@ pub struct Fitted {
     pub moving: u64,
     /// `scrub.pace`, in a second.
     pub scrub: u64,
+    /// What the first and the third may be at most, whoever says it.
+    index_most: u64,
+    dirty_most: u64,
 }
 
 impl Fitted {
-    /// To so much memory and a device of this kind.
-    pub fn to(memory: u64, device: Device) -> Self {
+    /// To memory that was divided so and a device of this kind.
+    pub(crate) fn to(rooms: &Rooms, device: Device) -> Self {
         let (dirty, moving, scrub) = match device {
             // It writes 10 to 40 MB/s: a sync takes a second or so, and half of the least is left to clients.
             Device::Card => (16, 4, 4),
             Device::Turning | Device::Unknown => (64, 8, 8),
             Device::Solid => (64, 32, 32),
         };
+        let index = INDEX.min(rooms.index);
         Self {
-            memory,
+            memory: rooms.memory,
             device,
-            index: INDEX,
-            cache: (memory / CACHE).clamp(INDEX / 2, CACHE_MOST),
-            dirty: dirty * MIB,
+            index,
+            cache: (rooms.memory / CACHE).clamp(index / 2, CACHE_MOST),
+            dirty: rooms.dirty.min(dirty * MIB),
             moving: moving * MIB,
             scrub: scrub * MIB,
+            index_most: rooms.index,
+            dirty_most: rooms.dirty,
         }
     }
 
     /// To this machine, and the device that the site of this configuration lies on or will.
     pub fn here(config: &Config) -> Self {
         let data = Path::new(&config.node.dir).join(DATA);
-        Self::to(machine::memory(Path::new("/")), Device::of(&data))
+        Self::to(&Rooms::here(), Device::of(&data))
     }
 
-    /// What a field comes to, where it is left to the machine.
-    pub fn value(&self, config: &Config, section: &str, field: &str) -> Option<Fit> {
-        let (said, here) = match (section, field) {
-            ("storage", "memory") => (config.storage.memory, self.index),
-            ("storage", "dirty") => (config.storage.dirty, self.dirty),
-            ("storage", "pace") => (config.storage.pace, self.moving),
-            ("scrub", "pace") => (config.scrub.pace, self.scrub),
+    /// What `storage.memory` comes to.
+    pub(crate) fn index_of(&self, config: &Config) -> u64 {
+        config.storage.memory.of(self.index).min(self.index_most)
+    }
+
+    /// The most of it that cached blocks of a large index take.
+    pub(crate) fn cache_of(&self, config: &Config) -> u64 {
+        let half = self.index_of(config) / 2;
+        if config.storage.memory == Fit::Auto { self.cache.max(half) } else { half }
+    }
+
+    /// What `storage.dirty` comes to.
+    pub(crate) fn dirty_of(&self, config: &Config) -> u64 {
+        config.storage.dirty.of(self.dirty).min(self.dirty_most)
+    }
+
+    /// What a field comes to, where it is left to the machine or more than this has.
+    pub fn value(&self, config: &Config, section: &str, field: &str) -> Option<Size> {
+        let (said, comes_to) = match (section, field) {
+            ("storage", "memory") => (config.storage.memory, self.index_of(config)),
+            ("storage", "dirty") => (config.storage.dirty, self.dirty_of(config)),
+            ("storage", "pace") => (config.storage.pace, config.storage.pace.of(self.moving)),
+            ("scrub", "pace") => (config.scrub.pace, config.scrub.pace.of(self.scrub)),
             _ => return None,
         };
-        (said == Fit::Auto).then_some(Fit::Bytes(crate::config::Size(here)))
+        (said != Fit::Bytes(Size(comes_to))).then_some(Size(comes_to))
     }
 
     /// Says it in the log.
     pub(crate) fn tell(&self) {
-        let Self { memory, device, index, cache, dirty, moving, scrub } = self;
+        let Self { memory, device, index, cache, dirty, moving, scrub, .. } = self;
         let device = device.name();
         tracing::info!(memory, device, index, cache, dirty, moving, scrub, "defaults fitted to the machine");
     }
@@ -89,33 +111,32 @@ impl Fitted {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::config::kinds::Setting as _;
 
     const GIB: u64 = 1 << 30;
 
+    fn fitted(memory: u64, device: Device) -> Fitted {
+        Fitted::to(&Rooms::of(memory, 2), device)
+    }
+
     #[test]
     fn what_suits_follows_from_memory_and_device() {
-        for (memory, device, [index, cache, dirty, moving, scrub]) in [
+        for (memory, device, expected) in [
+            (64 * MIB, Device::Solid, [8, 4, 8, 32, 32]),
             (128 * MIB, Device::Card, [16, 8, 16, 4, 4]),
             (GIB, Device::Card, [16, 16, 16, 4, 4]),
             (GIB, Device::Turning, [16, 16, 64, 8, 8]),
             (GIB, Device::Solid, [16, 16, 64, 32, 32]),
             (8 * GIB, Device::Unknown, [16, 128, 64, 8, 8]),
             (64 * GIB, Device::Solid, [16, 256, 64, 32, 32]),
-            (0, Device::Unknown, [16, 8, 64, 8, 8]),
+            (0, Device::Unknown, [2, 1, 2, 8, 8]),
             (u64::MAX, Device::Card, [16, 256, 16, 4, 4]),
         ] {
-            let found = Fitted::to(memory, device);
-            let expected = Fitted {
-                memory,
-                device,
-                index: index * MIB,
-                cache: cache * MIB,
-                dirty: dirty * MIB,
-                moving: moving * MIB,
-                scrub: scrub * MIB,
-            };
-            assert_eq!(found, expected);
+            let found = fitted(memory, device);
+            let found = [found.index, found.cache, found.dirty, found.moving, found.scrub];
+            assert_eq!(found.map(|bytes| bytes / MIB), expected, "{memory} bytes and a {}", device.name());
         }
     }
 
@@ -123,21 +144,45 @@ mod tests {
     #[test]
     fn what_nobody_knows_of_a_device_changes_nothing() {
         let defaults = skerry_storage::Settings::default();
-        let fitted = Fitted::to(GIB, Device::Unknown);
+        let fitted = fitted(GIB, Device::Unknown);
         assert_eq!(fitted.index, defaults.memtable_bytes + defaults.index_cache_bytes);
         assert_eq!((fitted.dirty, fitted.moving), (defaults.dirty_bytes, 8 * MIB));
     }
 
     #[test]
-    fn what_an_operator_says_counts() {
+    fn what_an_operator_says_counts_up_to_what_the_machine_has() {
         let mut config = Config::default();
-        let fitted = Fitted::to(GIB, Device::Card);
-        assert_eq!(
-            fitted.value(&config, "storage", "dirty"),
-            Some(Fit::Bytes(crate::config::Size(16 * MIB)))
-        );
-        config.storage.dirty = Fit::Bytes(crate::config::Size(MIB));
-        assert_eq!(fitted.value(&config, "storage", "dirty"), None);
+        let fitted = fitted(256 * MIB, Device::Card);
+        let dirty = |config: &Config| fitted.value(config, "storage", "dirty");
+        assert_eq!((dirty(&config), fitted.dirty_of(&config)), (Some(Size(16 * MIB)), 16 * MIB));
+        config.storage.dirty = Fit::Bytes(Size(20 * MIB));
+        assert_eq!((dirty(&config), fitted.dirty_of(&config)), (None, 20 * MIB));
+        config.storage.dirty = Fit::Bytes(Size(100 * MIB));
+        assert_eq!((dirty(&config), fitted.dirty_of(&config)), (Some(Size(32 * MIB)), 32 * MIB));
         assert_eq!(fitted.value(&config, "storage", "cache"), None);
+        // Who says how much the index takes has said it of a large one, too.
+        config.storage.memory = Fit::Bytes(Size(10 * MIB));
+        assert_eq!((fitted.index_of(&config), fitted.cache_of(&config)), (10 * MIB, 5 * MIB));
+    }
+
+    /// What is shown is what the store gets.
+    #[test]
+    fn the_store_is_opened_with_what_is_shown() {
+        let folder = std::env::temp_dir();
+        for (memory, said) in [(64 * MIB, "1 GiB"), (GIB, "24 MiB")] {
+            for said in [None, Some(Fit::Bytes(Size::parse(said).unwrap()))] {
+                let (mut config, rooms) = (Config::default(), Rooms::of(memory, 2));
+                config.storage.memory = said.unwrap_or(Fit::Auto);
+                (config.storage.dirty, config.storage.pace) = (config.storage.memory, config.storage.memory);
+                let fitted = Fitted::to(&rooms, Device::of(&folder));
+                let settings = crate::server::settings(&config, &folder, &rooms);
+                let shown = |field: &str| {
+                    let shown = fitted.value(&config, "storage", field);
+                    shown.map_or_else(|| config.storage.memory.of(0), |shown| shown.0)
+                };
+                let given = [2 * settings.memtable_bytes, settings.dirty_bytes, settings.move_bytes];
+                assert_eq!(given, ["memory", "dirty", "pace"].map(shown), "{said:?} of {memory}");
+            }
+        }
     }
 }

@@ -25,7 +25,7 @@ use crate::anew::{self, Beginning};
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::clones::Clones;
-use crate::config::{BucketScope, Cap, Config, ConfigError, Fit};
+use crate::config::{BucketScope, Cap, Config, ConfigError};
 use crate::copies::book::Book;
 use crate::copies::others::{self, Others, OthersFile};
 use crate::copies::{Copies, lives};
@@ -173,8 +173,6 @@ pub struct Core {
     pub(crate) site: Arc<Site>,
     /// What the memory was divided into.
     pub(crate) rooms: Rooms,
-    /// What suits the machine where the configuration leaves it to it.
-    fitted: Fitted,
     pub(crate) trust: Arc<SiteTrust>,
     /// All metrics.
     pub registry: Registry,
@@ -230,7 +228,7 @@ impl Core {
         let directory = options.check().map(|()| PathBuf::from(&config.node.dir))?;
         let trust = Arc::new(SiteTrust::load(&directory)?);
         let clock = Clock::default();
-        let (rooms, fitted) = divided(options.memory, &directory);
+        let rooms = divided(options.memory, &directory);
         let (store, recovery) = open_store(&directory, config, &rooms, &options.opening).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
         begin_anew(&trust, config, &store, &recovery).await?;
@@ -292,19 +290,8 @@ impl Core {
             credentials: Arc::new(Credentials(site.clone())),
             admin: Arc::new(admin),
         };
-        let core = Self {
-            site,
-            rooms,
-            fitted,
-            trust,
-            registry,
-            bounds,
-            services,
-            recovery,
-            committer,
-            machine,
-            tasks,
-        };
+        let core =
+            Self { site, rooms, trust, registry, bounds, services, recovery, committer, machine, tasks };
         core.first_records(&directory, life, options.access_key).await?;
         core.hear(heard);
         let (peers, tasks) = (core.site.peers.clone(), core.tasks.clone());
@@ -400,7 +387,8 @@ impl Core {
         });
         let (watched, root) = (site.clone(), self.trust.root);
         tasks.keep("roster", move || roster_watch::watch(watched.clone(), root));
-        workers::start(tasks, &workers, config.scrub.clone(), self.fitted.scrub);
+        let fitted = Fitted::to(&self.rooms, Device::of(&Path::new(&config.node.dir).join(DATA)));
+        workers::start(tasks, &workers, config.scrub.clone(), fitted.scrub);
         Ok(())
     }
 
@@ -563,14 +551,13 @@ async fn begin_anew(
     Ok(anew::begin(store, &recovery.lost, start).await?)
 }
 
-/// What is made of so much memory, or of what the machine has, and of the device that the site lies on.
-fn divided(memory: Option<u64>, directory: &Path) -> (Rooms, Fitted) {
+/// What is made of so much memory, or of what the machine has; says what suits the device that the site lies on, too.
+fn divided(memory: Option<u64>, directory: &Path) -> Rooms {
     let given = |memory| Rooms::of(memory, machine::processors());
     let rooms = memory.map_or_else(Rooms::here, given);
-    let fitted = Fitted::to(rooms.memory, Device::of(&directory.join(DATA)));
     rooms.tell();
-    fitted.tell();
-    (rooms, fitted)
+    Fitted::to(&rooms, Device::of(&directory.join(DATA))).tell();
+    rooms
 }
 
 async fn open_store(
@@ -619,13 +606,13 @@ async fn open_store(
 }
 
 pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_storage::Settings {
-    let (storage, fitted) = (&config.storage, Fitted::to(rooms.memory, Device::of(data)));
+    let (storage, fitted) = (&config.storage, Fitted::to(rooms, Device::of(data)));
     let capacity = (storage.capacity.0 > 0).then_some(storage.capacity.0);
     // A disk that does not say its size keeps no copies unless told to.
     let disk = RealDisk::total_bytes(data).unwrap_or(0).min(capacity.unwrap_or(u64::MAX));
     let cache_bytes = storage.cache.of(disk, CACHE_PERCENT);
     let defaults = skerry_storage::Settings::default();
-    let half = storage.memory.of(fitted.index).min(rooms.index) / 2;
+    let half = fitted.index_of(config) / 2;
     skerry_storage::Settings {
         engine: match storage.index {
             crate::config::Engine::Memory => skerry_storage::Engine::Memory,
@@ -639,12 +626,10 @@ pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_st
         capacity_bytes: capacity,
         memtable_bytes: half,
         index_cache_bytes: half,
-        index_cache_most_bytes: match storage.memory {
-            Fit::Auto => fitted.cache.min(rooms.index / 2).max(half),
-            Fit::Bytes(_) => half,
-        },
-        dirty_bytes: storage.dirty.of(fitted.dirty).min(rooms.dirty),
-        move_bytes: storage.pace.of(fitted.moving).saturating_mul(crate::workers::COLLECT.as_secs()),
+        index_cache_most_bytes: fitted.cache_of(config),
+        dirty_bytes: fitted.dirty_of(config),
+        // Of a second: the collector rests behind each.
+        move_bytes: storage.pace.of(fitted.moving),
         lazy: storage.sync == crate::config::Sync::Os,
         ..defaults
     }

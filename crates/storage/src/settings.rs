@@ -83,7 +83,8 @@ pub struct Settings {
     pub index_cache_most_bytes: u64,
     /// Payload bytes written but not synced before a writer has to wait for a sync: bounds dirty memory.
     pub dirty_bytes: u64,
-    /// Bytes of payload that one step of the collector moves, at least one chunk; on a full disk a segment.
+    /// Bytes of payload that are moved at once, by a step of the collector or [`crate::Store::move_on`], at least one chunk; on a full
+    /// disk a segment.
     pub move_bytes: u64,
     /// Entries marked as lazy are answered when the operating system has them, not the disk: the end of this process
     /// loses nothing then, a power cut what was written since the last sync. What survives is what was written up to

@@ -144,7 +144,6 @@ impl Config {
             ("storage.memory", storage.memory, 2, 64 << 30),
             ("storage.dirty", storage.dirty, 4, 64 << 30),
             ("storage.pace", storage.pace, 1, 64 << 30),
-            ("scrub.pace", self.scrub.pace, 1, 64 << 30),
         ];
         for (field, size, least_mib, most) in bounds {
             // What suits a machine is sound.

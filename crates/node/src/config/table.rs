@@ -155,11 +155,11 @@ settings! {
         journal_segment: Size = Size(64 << 20),
         /// Size of a payload segment.
         payload_segment: Size = Size(256 << 20),
-        /// Memory of the index: changes not flushed yet and cached blocks, half each. At most an eighth of what the machine or its control group has. `auto`: 16 MiB; the blocks of an index that is large when the site starts get an eighth of its size, up to a 64th of the memory and 256 MiB. While the disk refuses flushes there may be half as much again of changes, then only deletes are taken, up to three times as much.
+        /// Memory of the index: changes not flushed yet and cached blocks, half each. At most an eighth of what the machine or its control group has. `auto`, or left out: 16 MiB; the blocks of an index that is large when the site starts get an eighth of its size, up to a 64th of the memory and 256 MiB. While the disk refuses flushes there may be half as much again of changes, then only deletes are taken, up to three times as much.
         memory: Fit = Fit::Auto,
-        /// Payload written but not synced before writers wait: bounds dirty memory, and how long a sync takes. At most an eighth of what the machine or its control group has. `auto`: 16 MiB on a card or stick, else 64 MiB.
+        /// Payload written but not synced before writers wait: bounds dirty memory, and how long a sync takes. At most an eighth of what the machine or its control group has. `auto`, or left out: 16 MiB on a card or stick, else 64 MiB.
         dirty: Fit = Fit::Auto,
-        /// Bytes per second at most that are written again to get space back where files cannot be punched, or little is left in one; a disk that is nearly full is not paced. `auto`: 4 MiB on a card or stick, 32 MiB on a solid-state disk, 8 MiB on what turns or is not known.
+        /// Bytes per second at most that are written again to get space back where files cannot be punched, or little is left in one; a disk that is nearly full is not paced. `auto`, or left out: 4 MiB on a card or stick, 32 MiB on a solid-state disk, 8 MiB on what turns or is not known.
         pace: Fit = Fit::Auto,
         /// Copies of remote objects are evicted beyond this. `auto`: a quarter of the disk. 0: none are kept. A full disk evicts them before it refuses writes, whatever the cap.
         cache: Cap = Cap::Auto,
@@ -172,7 +172,7 @@ settings! {
     scrub: Scrub {
         /// Everything is read once in this time. 0s: never.
         period: Span = Span(Duration::from_secs(30 * 86_400)),
-        /// Bytes per second at most; it makes way for clients besides. `auto`: as of `storage.pace`.
+        /// Bytes per second at most; it makes way for clients besides. `auto`, or left out: as of `storage.pace`.
         pace: Fit = Fit::Auto,
     }
     /// Bounds on what clients may take up.

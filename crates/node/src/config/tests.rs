@@ -41,6 +41,27 @@ fn what_is_shown_reads_back_the_same() {
     }
 }
 
+/// A release before refuses `auto` in these, and took any pace of the scrub.
+#[test]
+fn what_is_shown_and_what_releases_before_took_goes_both_ways() {
+    let fields = ["memory", "dirty", "pace"];
+    for docs in [false, true] {
+        let shown = show(&Config::default(), docs, Some(&Fitted::here(&Config::default())));
+        assert_eq!(toml(&shown).unwrap(), Config::default());
+        for field in fields {
+            let lines: Vec<_> = shown.lines().filter(|line| line.contains(&format!("{field} = "))).collect();
+            assert!(!lines.is_empty() && lines.iter().all(|line| line.starts_with("# ")), "{lines:?}");
+            assert!(lines[0].contains("\"auto\" # ") && lines[0].ends_with(" here"), "{lines:?}");
+        }
+    }
+    let said = |text: &str| toml(text).map(|config| config.scrub.pace).unwrap();
+    assert_eq!(said("[scrub]\npace = \"512 KiB\""), Fit::Bytes(Size(512 << 10)));
+    assert_eq!(said("[scrub]\npace = \"0 B\""), Fit::Bytes(Size(0)));
+    assert_eq!(said("[scrub]\npace = \"auto\""), Fit::Auto);
+    let config = toml("[storage]\ndirty = \"32 MiB\"").unwrap();
+    assert!(show(&config, false, None).contains("\ndirty = \"32 MiB\"\n"));
+}
+
 #[test]
 fn an_unknown_field_or_section_is_named_with_its_line() {
     let error = refused("[s3]\nlisten = \"127.0.0.1:1\"\nlisen = \"x\"\n");
@@ -89,7 +110,6 @@ fn values_that_do_not_go_together_are_refused_by_name() {
         ("[storage]\ncapacity = \"100 MiB\"", "storage.capacity: 100 MiB is too little, at least 256 MiB"),
         ("[admin]\nlisten = \"127.0.0.1:7600\"", "admin.listen: is the same as s3.listen"),
         ("[storage]\npace = \"1 kB\"", "storage.pace"),
-        ("[scrub]\npace = \"0 B\"", "scrub.pace"),
         ("[storage]\ncapacity = \"1 GB\"\nothers = \"2 GB\"", "storage.others"),
         ("[limits]\nconnections = 0", "limits.connections"),
         ("[limits]\nbody_timeout = \"1ms\"", "limits.body_timeout"),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::kinds::Setting as _;
-use super::{Config, Fitted, PREFIX, table::Field};
+use super::{Config, Fit, Fitted, PREFIX, table::Field};
 
 /// The environment variable of a field.
 fn variable(field: &Field) -> String {
@@ -14,8 +14,8 @@ fn fields(section: &str) -> impl Iterator<Item = &Field> {
     Config::FIELDS.iter().filter(move |field| field.section == section)
 }
 
-/// The configuration as a file that means the same; with docs, every field is explained. What is left to the machine is followed
-/// by what it comes to here, if that is known.
+/// The configuration as a file that means the same; with docs, every field is explained. What is left to the machine is a comment,
+/// for a release before does not know that it may be; and so is what it comes to here, if that is known.
 pub fn show(config: &Config, docs: bool, here: Option<&Fitted>) -> String {
     let mut text = String::new();
     for (section, about) in Config::SECTIONS {
@@ -33,7 +33,8 @@ pub fn show(config: &Config, docs: bool, here: Option<&Fitted>) -> String {
             let value = here.and_then(|here| here.value(config, section, field.name));
             let comment = value.map(|value| format!(" # {} here", value.toml().trim_matches('"')));
             let (value, comment) = (config.toml(section, field.name), comment.unwrap_or_default());
-            let _ = writeln!(text, "{} = {value}{comment}", field.name);
+            let unsaid = field.form == Fit::FORM && value == Fit::Auto.toml();
+            let _ = writeln!(text, "{}{} = {value}{comment}", if unsaid { "# " } else { "" }, field.name);
         }
     }
     text
@@ -80,7 +81,9 @@ key = \"/var/lib/skerry/tls/server.key\"
 Each heading stands once. Every field has a default, and an
 environment variable that wins over the file. An unknown field, an unknown variable of a section, or a bad value is
 an error that names it, in a file with its line. `skerry config show --defaults` prints this page as TOML,
-`skerry config ports` the firewall rules.
+`skerry config ports` the firewall rules. `skerry config show` prints what a site here would use, and as comments what is left to
+the machine, with what that comes to: `storage.memory`, `storage.dirty`, `storage.pace` and `scrub.pace`, in which releases before
+26 November refuse `auto`.
 
 This page is generated from the table in `crates/node/src/config/table.rs`; a test compares them.
 ";

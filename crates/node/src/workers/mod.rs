@@ -39,7 +39,7 @@ pub(crate) struct Workers {
 }
 
 /// How often the collector takes a step.
-pub(crate) const COLLECT: Duration = Duration::from_secs(5);
+const COLLECT: Duration = Duration::from_secs(5);
 /// How often what was answered before it was on disk is synced: so much at most is lost to a power cut with `storage.sync = os`.
 const SYNC: Duration = Duration::from_secs(5);
 /// How often metrics that are not counted as they happen are read.

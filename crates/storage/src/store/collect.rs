@@ -16,6 +16,7 @@ use skerry_base::kv::{Table, View, prefix_end};
 
 use super::changes::Changes;
 use super::commit::Room;
+use super::compact::Emptying;
 use super::rebase::Base;
 use super::resting::Rest;
 use super::strip::Strip;
@@ -95,6 +96,8 @@ pub(super) struct Sweep {
     unfreed: BTreeSet<Vec<u8>>,
     /// Payload segments that could not be emptied, and what lived in them then.
     pub(super) stuck: BTreeMap<u32, u64>,
+    /// The payload segment that the last step began to empty.
+    pub(super) emptying: Option<Emptying>,
     /// Payload segments in which something lies that the disk could not read, and may again.
     pub(super) unread: BTreeSet<u32>,
     /// An index that was given up is not there any more.
@@ -203,8 +206,15 @@ impl Store {
     /// space back, evicts cache beyond its cap; syncs what was answered lazily. Returns after a bounded amount of work. An
     /// error is the first of the step: what could be done all the same was done.
     pub fn collect(&self, now: WallTime) -> Result<Collected, StorageError> {
-        let step = std::panic::AssertUnwindSafe(|| self.step(now));
-        let stepped = std::panic::catch_unwind(step);
+        self.guarded(|| self.step(now))
+    }
+
+    /// The index engine may panic on damaged files.
+    pub(super) fn guarded<T>(
+        &self,
+        step: impl FnOnce() -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let stepped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(step));
         self.judged(stepped.unwrap_or_else(|_| Err(StorageError::Index("the engine panicked".into()))))
     }
 
@@ -284,7 +294,7 @@ impl Store {
 
     /// Whether the disk is full, or so nearly that it would be full again at once: pressure ends only when there is
     /// room for a few segments.
-    fn is_pressed(&self) -> bool {
+    pub(super) fn is_pressed(&self) -> bool {
         self.space.lacks() > 0 || self.space.is_full()
     }
 

@@ -3,12 +3,14 @@
 //!
 //! Why: dead chunks are punched out, but not every file system can, and a file of which a sixteenth is left is a name to
 //! be opened at every start. Where nothing can be punched the emptiest segments go once four fifths of them are dead; on
-//! a disk that is nearly full as soon as an eighth comes back, into room that writes have left for it.
+//! a disk that is nearly full as soon as an eighth comes back, into room that writes have left for it. A step is small, so that
+//! who reads and commits is never behind much of it; what is left of a segment is remembered until the next one.
 //!
 //! Order of durability: the extents at their new places, the index that names them, the removal of the file. Whatever
 //! moment it ends at, the old places hold until the index of the new ones survives a crash; a rebuild that finds both
 //! takes the newer, and both hold the same bytes.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use skerry_base::ChunkKind;
@@ -33,6 +35,12 @@ const WORTH: u64 = 5;
 /// On a disk that is nearly full: one of which one part in this comes back, at least.
 const LEAST: u64 = 8;
 
+/// A segment that is being emptied, and what is left in it.
+pub(super) struct Emptying {
+    number: u32,
+    living: Vec<Living>,
+}
+
 /// A chunk that lives in a segment.
 struct Living {
     key: Key,
@@ -44,17 +52,45 @@ impl Store {
     /// Moves what lives out of the emptiest segments, as much as one step may.
     pub(super) fn compact(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
         let segment = self.settings.payload_segment_bytes;
-        let mut left = if done.pressed { segment } else { self.settings.move_bytes };
+        let most = if done.pressed { segment } else { self.settings.move_bytes };
+        let moved = self.move_out(sweep, most, done);
+        done.more |= done.pressed && done.moved > 0;
+        moved
+    }
+
+    /// Another step of moving and of nothing else, for who paces it; how many bytes. None on a full disk, where the collector
+    /// moves unpaced.
+    pub fn move_on(&self) -> Result<u64, StorageError> {
+        self.guarded(|| {
+            self.check_poison()?;
+            let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut done = Collected { pressed: self.is_pressed(), ..Collected::default() };
+            if !done.pressed {
+                self.move_out(&mut sweep, self.settings.move_bytes, &mut done)?;
+            }
+            Ok(done.moved)
+        })
+    }
+
+    /// Bytes that one step moves.
+    pub fn move_bytes(&self) -> u64 {
+        self.settings.move_bytes
+    }
+
+    fn move_out(&self, sweep: &mut Sweep, most: u64, done: &mut Collected) -> Result<(), StorageError> {
+        let mut left = most;
         while left > 0
             && let Some((number, used)) = self.emptiest(sweep, done.pressed)
         {
-            let (moved, outcome) = self.empty(number, left);
+            let (moved, outcome) = self.empty(sweep, number, left);
             done.moved += moved;
             left = left.saturating_sub(moved);
             match outcome {
                 Ok(()) if moved > 0 => {}
                 // No room now; something else has to go first.
                 Err(StorageError::Full) => return Ok(()),
+                // The others go first.
+                Err(StorageError::Damaged(_)) if sweep.emptying.is_some() => {}
                 // In use this moment, or damaged: that stays where it is, for who can mend it.
                 Ok(()) | Err(StorageError::Damaged(_)) => {
                     let lives = self.space.of(Area::Payload, number).live;
@@ -72,7 +108,6 @@ impl Store {
                 sweep.stuck.insert(number, used.live);
             }
         }
-        done.more |= done.pressed && done.moved > 0;
         Ok(())
     }
 
@@ -97,14 +132,17 @@ impl Store {
     }
 
     /// Writes what lives in a segment again, up to about so many bytes; how many, and what stopped it.
-    fn empty(&self, number: u32, most: u64) -> (u64, Result<(), StorageError>) {
-        let living = match self.living_in(number) {
+    fn empty(&self, sweep: &mut Sweep, number: u32, most: u64) -> (u64, Result<(), StorageError>) {
+        let left = sweep.emptying.take().filter(|emptying| emptying.number == number);
+        let mut living = match left.map_or_else(|| self.living_in(number), |emptying| Ok(emptying.living)) {
             Ok(living) => living,
             Err(error) => return (0, Err(error)),
         };
         let (mut moved, mut damaged) = (0, None);
-        for group in groups(&living) {
-            match self.write_again(group) {
+        while moved < most && !living.is_empty() {
+            let count = group(&living, GROUP.min(most - moved));
+            let group: Vec<Living> = living.drain(..count).collect();
+            match self.write_again(&group) {
                 (bytes, Ok(())) => moved += bytes,
                 // The others can go all the same.
                 (bytes, Err(error @ StorageError::Damaged(_))) => {
@@ -113,10 +151,8 @@ impl Store {
                 }
                 (bytes, Err(error)) => return (moved + bytes, Err(error)),
             }
-            if moved >= most {
-                break;
-            }
         }
+        sweep.emptying = (!living.is_empty()).then_some(Emptying { number, living });
         (moved, damaged.map_or(Ok(()), Err))
     }
 
@@ -193,18 +229,12 @@ impl Store {
     }
 }
 
-/// Chunks by what is synced at once.
-fn groups(living: &[Living]) -> impl Iterator<Item = &[Living]> {
-    let mut rest = living;
-    std::iter::from_fn(move || {
-        let mut bytes = 0;
-        let fits = |living: &&Living| {
-            bytes += living.row.taken();
-            bytes <= GROUP
-        };
-        let count = rest.iter().take_while(fits).count().max(1);
-        let (group, tail) = rest.split_at_checked(count)?;
-        rest = tail;
-        Some(group)
-    })
+/// How many of the first are synced at once: what is no longer than this, but one.
+fn group(living: &[Living], most: u64) -> usize {
+    let mut bytes = 0;
+    let fits = |living: &&Living| {
+        bytes += living.row.taken();
+        bytes <= most
+    };
+    living.iter().take_while(fits).count().max(1)
 }

@@ -125,6 +125,47 @@ fn one_step_moves_as_much_as_it_may_and_no_more() {
     holds(&store, 80);
 }
 
+/// Several bodies of each segment live, and a step moves one: what is left of a segment is remembered, so that its file is gone
+/// through once, and who moves and frees meanwhile is not in the way.
+#[test]
+fn a_segment_is_emptied_over_many_steps() {
+    const SMALL: usize = 5_000;
+    let settings = Settings { move_bytes: extent_len(SMALL as u32), ..kept() };
+    let (store, _) = open(&FaultyDisk::without_holes(), &settings);
+    let lives = |number: u64| number.is_multiple_of(8);
+    let count = 200;
+    for number in 0..count {
+        put_large(&store, &format!("{number}"), number, &body(number, SMALL)).unwrap();
+    }
+    (0..count)
+        .filter(|number| !lives(*number))
+        .for_each(|number| delete(&store, &format!("{number}")).unwrap());
+    collect(&store, 0);
+    let (mut moved, mut kept) = (store.collect(WallTime(CHUNK_REST_MS)).unwrap().moved, 0);
+    loop {
+        let step = store.move_on().unwrap();
+        if step == 0 {
+            break;
+        }
+        assert_eq!(step, extent_len(SMALL as u32), "one at a time");
+        moved += step;
+        kept += u32::from(store.sweep.lock().unwrap().emptying.is_some());
+        if moved == 5 * step {
+            // What is to be moved next is gone, and what lives goes on.
+            delete(&store, "40").unwrap();
+        }
+    }
+    assert!(moved >= 15 * extent_len(SMALL as u32), "{moved} bytes were moved");
+    assert!(kept >= 8, "{kept} steps left something of their segment");
+    for number in 0..count {
+        let bytes = body(number, SMALL);
+        let read = store.read_chunk(DOMAIN, ChunkId::of(&bytes), 0..u32::MAX);
+        assert_eq!(read.is_ok(), lives(number), "{number}");
+    }
+    collect(&store, CHUNK_REST_MS * 2);
+    audit(&store);
+}
+
 #[test]
 fn what_is_damaged_stays_where_it_is_and_the_rest_moves() {
     let (disk, settings) = (FaultyDisk::without_holes(), kept());
