@@ -3,7 +3,7 @@
 python journeys/crowd.py --binary target/release/skerry --work target/crowd [--clients 50] [--bytes 280000000] [--memory-mb N] [--cpu SHARE]
 
 Every body differs from every other by its offset in one file of noise, so that none is kept once for two. A small object is read all the
-while: its times tell whether bulk and small reads share. `--memory-mb` and `--cpu` put the site into control groups (version 1, as root),
+while: its times tell whether bulk and small reads share. `--memory-mb` and `--cpu` put the site into control groups (as root),
 which go when the run ends. Each body is read back in part and compared. Ends with 1 if anything failed.
 """
 
@@ -25,42 +25,19 @@ from botocore.config import Config
 
 import beside
 from checks import wait_for
+from groups import Groups
 
-GROUPS = Path("/sys/fs/cgroup")
 STEP = 20_011  # no multiple of a block
-
-
-class Group:
-    """A control group of one kind; it goes with its last process."""
-
-    def __init__(self, kind, values):
-        self.place = GROUPS / kind / f"skerry-crowd-{os.getpid()}"
-        self.place.mkdir()
-        for file, value in values.items():
-            (self.place / file).write_text(str(value))
-
-    def take(self, pid):
-        (self.place / "cgroup.procs").write_text(str(pid))
-
-    def number(self, file):
-        return int((self.place / file).read_text())
-
-    def remove(self):
-        wait_for("the group to be empty", lambda: not (self.place / "cgroup.procs").read_text(), 20)
-        self.place.rmdir()
 
 
 class Site(beside.Skerry):
     """A site that is put into groups before it begins."""
 
-    groups = ()
+    groups = None
 
     def spawn(self, *arguments, **environment):
-        def enter():
-            for group in self.groups:
-                group.take(os.getpid())
-
         log = open(self.directory / "log", "w")
+        enter = (lambda: self.groups.take(os.getpid())) if self.groups else None
         self.process = subprocess.Popen([self.binary, *arguments], stdout=log, stderr=log,
                                         env=os.environ | environment, preexec_fn=enter)
 
@@ -139,10 +116,9 @@ def play(options, site):
           f"{seconds:.1f} s, {total / seconds / (1 << 20):.0f} MiB/s, {cpu / (total / (1 << 20)) * 1000:.2f} ms of CPU a MiB")
     print(f"memory at most {site.memory()[1]:.1f} MiB resident, {peak_threads[0]} threads")
     print(f"{len(small)} reads of 4 KiB meanwhile: {len(lost)} failed, p50 {statistics.median(times):.1f} ms, p99 {times[len(times) * 99 // 100]:.1f} ms, at most {times[-1]:.1f} ms")
-    for group in site.groups:
-        if group.place.parent.name == "memory":
-            print(f"control group: at most {group.number('memory.max_usage_in_bytes') / (1 << 20):.1f} MiB with the page cache, "
-                  f"{group.number('memory.failcnt')} times at its limit")
+    if site.groups and site.groups.memory:
+        figures = site.groups.figures()
+        print(f"control group: at most {figures['peak']:.1f} MiB with the page cache, {figures['at its limit']} times at its limit")
     for answer in sorted(set(map(str, failed + lost)))[:10]:
         print(f"  {answer}")
     return not failed and not wrong and not lost
@@ -182,20 +158,15 @@ def main():
     directory = options.work / "site"
     directory.mkdir(parents=True)
     site = Site(str(options.binary.absolute()), directory)
-    groups = []
+    groups = Groups(options.memory_mb and options.memory_mb << 20, options.cpu)
+    site.groups = groups
     try:
-        if options.memory_mb:
-            groups.append(Group("memory", {"memory.limit_in_bytes": options.memory_mb << 20}))
-        if options.cpu:
-            groups.append(Group("cpu", {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": int(options.cpu * 100_000)}))
-        site.groups = groups
         site.start()
         wait_for("the site to answer", site.answers, 60, 0.01)
         good = play(options, site)
     finally:
         site.stop()
-        for group in groups:
-            group.remove()
+        groups.remove()
         shutil.rmtree(options.work, ignore_errors=True)
     sys.exit(0 if good else 1)
 
