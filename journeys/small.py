@@ -107,13 +107,13 @@ def play(options, site, checks):
     table(modes)
     seen = site.groups.figures()
     with checks.check("the kernel killed nothing in the group"):
-        equal(seen["killed"], 0, "killed")
+        equal(seen.get("killed", 0), 0, "killed")
     if site.process.poll() is not None:
         return
     now, most, threads = site.memory()
     peak = "not told" if seen["peak"] is None else f"{seen['peak']:.1f} MiB"
-    print(f"resident {now:.1f} MiB, at most {most:.1f}, {threads} threads; the group at most {peak} with the page cache, {seen['at its limit']} "
-          f"times at its limit; {site.usage()[0]:.1f} s of CPU, threads held back for {seen['held back']:.1f} s together")
+    print(f"resident {now:.1f} MiB, at most {most:.1f}, {threads} threads; the group at most {peak} with the page cache, {seen.get('at its limit', 0)} "
+          f"times at its limit; {site.usage()[0]:.1f} s of CPU, threads held back for {seen.get('held back', 0.0):.1f} s together")
     with checks.check("it stops when told"):
         site.process.terminate()
         equal(site.process.wait(30), 0, "exit code")

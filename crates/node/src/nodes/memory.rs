@@ -73,7 +73,7 @@ impl ViewFile {
     }
 
     /// As the store takes it. It frees nothing, but a full disk must not end a site's view: the entry replaces another of
-    /// its size.
+    /// its size. Where the index cannot be flushed for so long that deletes are refused, it is as well.
     pub(super) fn entry(&self) -> skerry_storage::Entry {
         let value = Some(Bytes::from(codec::encode(self)));
         entry(&Entry::Local { key: Bytes::from_static(VIEW), value }).freeing()

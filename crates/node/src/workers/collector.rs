@@ -92,7 +92,8 @@ impl Worker for Collector {
         if collected.more {
             return true;
         }
-        let (mut moved, mut taken) = (collected.moved, self.site.clock.now().since(begun));
+        // Most of that was looking, not moving; nothing is let go of while it rests.
+        let (mut moved, mut taken) = (collected.moved, self.site.clock.now().since(begun).min(COLLECT));
         while moved > 0 {
             rest(pause(moved, self.site.store.move_bytes(), taken)).await;
             let again = self.site.clock.now();

@@ -365,28 +365,36 @@ impl Lsm {
     fn compact(&self) -> Result<(), StorageError> {
         let one = self.compacting.lock().unwrap_or_else(PoisonError::into_inner);
         let tree = &self.shared.tree;
-        while self.compaction_due.swap(false, Ordering::Relaxed) {
+        // Who waited while another merged may have enough by now.
+        while !self.is_enough() && self.compaction_due.swap(false, Ordering::Relaxed) {
             self.clear_up(&one);
             if self.unmergeable.load(Ordering::Relaxed) || !self.has_room_to_merge() {
                 break;
             }
-            let releases = self.oldest() >= self.flushed_before.load(Ordering::Relaxed);
+            let flushed_before = self.flushed_before.load(Ordering::Relaxed);
+            let releases = self.oldest() >= flushed_before;
             let merged = self.merge(&one, self.strategy.clone())? || self.drop_deletes(&one)?;
             if merged {
                 self.compaction_due.store(true, Ordering::Relaxed);
-                self.retains.fetch_and(!releases, Ordering::Relaxed);
+                // What was flushed meanwhile is not let go of by this.
+                let is_last = self.flushed_before.load(Ordering::Relaxed) == flushed_before;
+                self.retains.fetch_and(!(releases && is_last), Ordering::Relaxed);
             } else {
                 // One that went through says nothing of another that does not: only that none is left does.
                 self.refusals().merges = 0;
             }
-            let is_enough = self.waiting.load(Ordering::Relaxed) > 0 && !self.has_many_runs();
-            if is_enough || tree.sealed_memtable_count() > 0 {
+            if self.is_enough() || tree.sealed_memtable_count() > 0 {
                 // A flush is more urgent, and writes are; the rest of the compaction comes with the next call.
                 return Ok(());
             }
         }
         self.release();
         Ok(())
+    }
+
+    /// Who applies waits, and need not any more.
+    fn is_enough(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0 && !self.has_many_runs()
     }
 
     fn has_many_runs(&self) -> bool {

@@ -549,12 +549,17 @@ impl Store {
         &self,
         make: impl FnOnce(&mut Core, &mut Changes<'_>, &dyn View) -> Result<Option<T>, StorageError>,
     ) -> Result<Option<T>, StorageError> {
+        // Nobody else looks after what these add while no client writes.
+        self.help_if_behind();
         let mut core = self.core();
         self.check_poison()?;
         let reading = self.view();
         let mut changes = Changes::over(&reading, core.mark + 1);
         let Some(made) = self.judged(make(&mut core, &mut changes, &reading))? else { return Ok(None) };
         self.make_durable(&mut core, changes, Reach::Disk)?;
+        if self.index.wants_tending() {
+            self.tend_signal.raise();
+        }
         Ok(Some(made))
     }
 }

@@ -97,6 +97,8 @@ pub(super) struct Progress {
     written: Option<Shared>,
     /// Of a rebuild: who flushes and merges meanwhile.
     tending: Option<Tending>,
+    /// How much was unflushed when a flush was refused last.
+    refused_at: Option<u64>,
     /// Payload segments in which something lies that the disk could not read, and may again, and that the index does not know.
     pub(super) unread: BTreeSet<u32>,
     /// Segments of the journal that cannot be synced.
@@ -122,6 +124,7 @@ impl Replay<'_> {
             is_strange: false,
             lacks: false,
             written: rebuilds.then(|| self.written()).transpose()?.flatten(),
+            refused_at: None,
             tending: rebuilds.then(|| Tending::of(self.opened.index.clone())),
             unread: BTreeSet::new(),
             unwritable: BTreeSet::new(),
@@ -239,8 +242,25 @@ impl Replay<'_> {
         self.index().apply(&writes, progress.applied.mark)?;
         match &mut progress.tending {
             Some(tending) => tending.applied(),
-            None if self.index().is_behind() => self.index().tend(None),
-            None => Ok(()),
+            None => self.relieve(progress),
+        }
+    }
+
+    /// Flushes what a start reads again once that is much. Where the file system refuses it (a full disk, above all) the start goes
+    /// on: no more lies there than was accepted while it could be flushed as little, and who cannot start can delete nothing.
+    fn relieve(&self, progress: &mut Progress) -> Result<(), StorageError> {
+        let (index, unflushed) = (self.index(), self.index().unflushed());
+        let is_tried = progress.refused_at.is_some_and(|at| unflushed < at + self.settings.memtable_bytes);
+        if is_tried || !index.is_behind() {
+            return Ok(());
+        }
+        match index.tend(None) {
+            Err(error @ (StorageError::Io { .. } | StorageError::Full)) => {
+                tracing::warn!(%error, "the index was not flushed while the journal is read again");
+                progress.refused_at = Some(unflushed);
+                Ok(())
+            }
+            other => other,
         }
     }
 

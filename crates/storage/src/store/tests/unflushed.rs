@@ -82,6 +82,41 @@ fn while_flushes_fail_writes_and_then_deletes_are_refused_and_come_back() {
     assert!(keys(&store.view()).keys().any(|key| key.ends_with(b"last")));
 }
 
+#[test]
+fn a_store_starts_while_flushes_are_refused_and_deletes() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = store(folder.path());
+    let committer = first.start_committer().unwrap();
+    commit(&first, small_put("first", 0, b"x")).unwrap();
+    let lists = refuse_flushes(folder.path());
+    // Long keys: most of what lies there is read again.
+    let long = "k".repeat(600);
+    let mut number = 0;
+    while commit(&first, small_put(&format!("key-{number:08}-{long}"), number + 1, b"x")).is_ok() {
+        number += 1;
+        assert!(number < 10_000, "nothing bounds it");
+    }
+    let before = first.index.unflushed();
+    drop(committer);
+    drop(first);
+    // No flush for each batch that is read again, and no end for want of one.
+    let again = store(folder.path());
+    assert!(
+        again.index.unflushed() >= MEMTABLE,
+        "of {before} bytes {} are read again",
+        again.index.unflushed()
+    );
+    let committer = again.start_committer().unwrap();
+    commit(&again, say_delete("first")).unwrap();
+    lists.iter().for_each(|list| std::fs::remove_dir(list).unwrap());
+    again.checkpoint().unwrap();
+    commit(&again, small_put("last", number + 3, b"x")).unwrap();
+    drop(committer);
+    let found = keys(&again.view());
+    let found = found.keys().filter(|key| key.windows(4).any(|part| part == b"key-")).count();
+    assert_eq!(found as u64, number, "all that was acknowledged");
+}
+
 /// Each try writes megabytes before it fails, and each write asks for one.
 #[test]
 fn a_flush_that_failed_is_not_tried_again_by_each_write() {
