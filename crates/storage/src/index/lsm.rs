@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
-use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -18,15 +17,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use bytes::Bytes;
 use lsm_tree::compaction::{CompactionStrategy, Leveled, PullDown};
 use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter};
-use skerry_base::kv::{Table, View, ViewError, Visit};
+use skerry_base::kv::ViewError;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::rows::{Part, Rows};
-use super::{Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, is_void, prefixed};
+use super::{Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, prefixed};
 use crate::disk::real::RealDisk;
 use crate::error::is_passing;
 use crate::fields::Fields;
 use crate::{Settings, StorageError};
+
+mod reading;
+
+use reading::LsmReading;
 
 /// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading. Each is half a
 /// memtable's room at least, so a writer that no merge keeps up with waits after eight times what it may fill.
@@ -610,44 +613,6 @@ impl Index for Lsm {
 
     fn disk_bytes(&self) -> u64 {
         self.shared.tree.disk_space()
-    }
-}
-
-struct LsmReading {
-    shared: Arc<Shared>,
-    seq: u64,
-}
-
-impl Drop for LsmReading {
-    fn drop(&mut self) {
-        self.shared.snapshots.end(self.seq);
-    }
-}
-
-impl View for LsmReading {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        let value = self.shared.tree.get(prefixed(table, key), self.seq).map_err(unreadable)?;
-        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
-    }
-
-    fn scan(
-        &self,
-        table: Table,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), ViewError> {
-        let (first, last) = bounds(table, from, to);
-        if is_void(&first, &last) {
-            return Ok(());
-        }
-        for item in self.shared.tree.range::<Vec<u8>, _>((first, last), self.seq, None) {
-            let (key, value) = item.into_inner().map_err(unreadable)?;
-            if let ControlFlow::Break(()) = visit(key.get(1..).unwrap_or_default(), &value) {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 
