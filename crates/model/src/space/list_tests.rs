@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use skerry_base::Dot;
 use skerry_base::kv::{Table, Tables, View, ViewError, Visit};
+use skerry_base::{Dot, Vector};
 
 use super::super::tests::{BUCKET, origin, put, store};
 use super::{Cursor, list_current, list_versions};
@@ -106,4 +106,52 @@ fn of_large_folders_few_rows_are_read_and_small_ones_are_not_sought() {
     let (asked, rows) = (view.1.get(), view.2.get());
     assert!(asked <= 20 + 10, "asked {asked} times");
     assert!(rows <= 2 * (128 + 64 + 32 + 10 * 16) + 3 * 128, "{rows} rows");
+}
+
+/// A version of a bucket with versioning that has seen those of before.
+fn version(seq: u64, key: &str, statement: Option<Statement>) -> Record {
+    let mut context = Vector::new();
+    context.advance(origin(1), seq - 1);
+    let record = put(1, seq, key);
+    Record { context, statement: statement.unwrap_or_else(|| record.statement.clone()), ..record }
+}
+
+/// What is read for a page is what it shows, and some that is read ahead: of no version behind the newest, of no key whose newest
+/// is a delete marker, and of no folder in which there is nothing else.
+#[test]
+fn a_page_reads_no_older_versions_and_no_delete_markers() {
+    let mut tables = Tables::default();
+    let mut seq = 0;
+    let mut write = |key: &str, statement| {
+        seq += 1;
+        store(&mut tables, version(seq, key, statement));
+    };
+    for key in ["dir/a", "m"] {
+        (0..1500).for_each(|_| write(key, None));
+    }
+    for number in 0..40 {
+        (0..20).for_each(|_| write(&format!("dir/n{number:02}"), None));
+    }
+    for number in 0..1500 {
+        for folder in ["dir/b", "gone", "p"] {
+            write(&format!("{folder}/{number:05}"), None);
+            write(&format!("{folder}/{number:05}"), Some(Statement::Delete));
+        }
+    }
+    write("z", None);
+    for (delimiter, shown) in [(None, 43), (Some("/"), 3)] {
+        let view = Asked::new(&tables);
+        let page = list_current(&view, BUCKET, Cursor { delimiter, max: 1000, ..Cursor::default() }).unwrap();
+        assert_eq!(page.keys.len() + page.prefixes.len(), shown, "{delimiter:?}");
+        let (asked, rows) = (view.1.get(), view.2.get());
+        assert!(asked <= 3 && rows <= 2 * 43, "{delimiter:?}: asked {asked} times for {rows} rows");
+    }
+    // Folders of markers are shown where versions are, each by its first row.
+    let view = Asked::new(&tables);
+    let cursor = Cursor { delimiter: Some("/"), max: 1000, ..Cursor::default() };
+    let page = list_versions(&view, BUCKET, cursor, None).unwrap();
+    assert_eq!((page.versions.len(), page.next.is_some()), (998, true));
+    assert_eq!(page.prefixes, ["dir/", "gone/"]);
+    let (asked, rows) = (view.1.get(), view.2.get());
+    assert!(asked <= 30 && rows <= 1000 + 130, "asked {asked} times for {rows} rows");
 }

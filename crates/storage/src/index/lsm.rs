@@ -21,7 +21,9 @@ use skerry_base::kv::ViewError;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::rows::{Part, Rows};
-use super::{Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, prefixed};
+use super::{
+    Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, gaps, prefixed,
+};
 use crate::disk::real::RealDisk;
 use crate::error::is_passing;
 use crate::fields::Fields;
@@ -29,7 +31,7 @@ use crate::{Settings, StorageError};
 
 mod reading;
 
-use reading::LsmReading;
+use reading::{LsmReading, is_listed};
 
 /// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading. Each is half a
 /// memtable's room at least, so a writer that no merge keeps up with waits after eight times what it may fill.
@@ -159,12 +161,18 @@ impl Drop for Hold<'_> {
 
 struct Shared {
     tree: AnyTree,
+    gate: Mutex<Gate>,
+    gaps: gaps::Gaps,
     /// Readings see what is below this.
     visible: AtomicU64,
     snapshots: Snapshots,
 }
 
 impl Shared {
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn visible(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
     }
@@ -179,7 +187,6 @@ pub(super) struct Lsm {
     /// A memtable that takes so much is flushed: half of what may be taken, the other is for who fills the next meanwhile.
     rotate_at: u64,
     strategy: Arc<Leveled>,
-    gate: Mutex<Gate>,
     cache: Arc<Cache>,
     /// Mark that is flushed.
     flushed: AtomicU64,
@@ -237,14 +244,19 @@ impl Lsm {
         let rotate_at = settings.memtable_bytes / 2;
         let strategy =
             Leveled::default().with_table_target_size(rotate_at.max(1 << 20)).with_l0_threshold(RUNS_MERGED);
-        let shared = Shared { tree, visible: AtomicU64::new(next), snapshots: Snapshots::default() };
+        let shared = Shared {
+            tree,
+            gate: Mutex::default(),
+            gaps: gaps::Gaps::default(),
+            visible: AtomicU64::new(next),
+            snapshots: Snapshots::default(),
+        };
         Ok(Self {
             shared: Arc::new(shared),
             seqno,
             most: settings.memtable_bytes,
             rotate_at,
             strategy: Arc::new(strategy),
-            gate: Mutex::default(),
             cache,
             flushed: AtomicU64::new(0),
             compaction_due: AtomicBool::new(true),
@@ -266,7 +278,7 @@ impl Lsm {
     }
 
     fn gate(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.gate()
     }
 
     fn refusals(&self) -> MutexGuard<'_, Refused> {
@@ -529,7 +541,12 @@ impl Index for Lsm {
             let key = prefixed(*table, key);
             gate.resident += resident(key.len(), value.as_ref().map_or(0, Bytes::len));
             match value {
-                Some(value) => tree.insert(key, value.as_ref(), seq),
+                Some(value) => {
+                    if is_listed(*table) {
+                        self.shared.gaps.put(&key);
+                    }
+                    tree.insert(key, value.as_ref(), seq)
+                }
                 None => tree.remove(key, seq),
             };
         }

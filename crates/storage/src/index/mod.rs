@@ -16,6 +16,7 @@ use crate::{Engine, Settings, StorageError};
 mod dead;
 #[cfg(feature = "fjall")]
 mod fjall_engine;
+mod gaps;
 pub(crate) mod health;
 #[cfg(test)]
 pub(crate) mod kept;
