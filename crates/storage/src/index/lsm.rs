@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::rows::{Part, Rows};
 use super::{
-    Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, gaps, prefixed,
+    Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, gaps, hot, prefixed,
 };
 use crate::disk::real::RealDisk;
 use crate::error::is_passing;
@@ -31,6 +31,7 @@ use crate::{Settings, StorageError};
 
 mod reading;
 
+use hot::is_asked;
 use reading::{LsmReading, is_listed};
 
 /// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading. Each is half a
@@ -163,6 +164,7 @@ struct Shared {
     tree: AnyTree,
     gate: Mutex<Gate>,
     gaps: gaps::Gaps,
+    hot: hot::Hot,
     /// Readings see what is below this.
     visible: AtomicU64,
     snapshots: Snapshots,
@@ -248,6 +250,7 @@ impl Lsm {
             tree,
             gate: Mutex::default(),
             gaps: gaps::Gaps::default(),
+            hot: hot::Hot::default(),
             visible: AtomicU64::new(next),
             snapshots: Snapshots::default(),
         };
@@ -537,8 +540,12 @@ impl Index for Lsm {
         let mut gate = self.gate();
         let seq = self.seqno.next();
         let tree = &self.shared.tree;
+        self.shared.hot.turn();
         for ((table, key), value) in writes {
             let key = prefixed(*table, key);
+            if is_asked(*table) {
+                self.shared.hot.drop_row(&key);
+            }
             gate.resident += resident(key.len(), value.as_ref().map_or(0, Bytes::len));
             match value {
                 Some(value) => {
@@ -551,7 +558,8 @@ impl Index for Lsm {
             };
         }
         gate.mark = mark;
-        self.shared.visible.store(seq + 1, Ordering::Release);
+        self.shared.visible.store(seq + 1, Ordering::SeqCst);
+        self.shared.hot.turn();
         if gate.resident >= self.rotate_at && !gate.held {
             self.rotate(&mut gate);
         }

@@ -18,6 +18,7 @@ mod dead;
 mod fjall_engine;
 mod gaps;
 pub(crate) mod health;
+mod hot;
 #[cfg(test)]
 pub(crate) mod kept;
 mod lsm;

@@ -10,6 +10,7 @@ use lsm_tree::{AbstractTree, Guard};
 use skerry_base::kv::{Table, View, ViewError, Visit};
 
 use super::super::gaps::{Span, behind};
+use super::super::hot::is_asked;
 use super::super::{bounds, is_void, prefixed};
 use super::{Shared, unreadable};
 
@@ -26,8 +27,20 @@ impl Drop for LsmReading {
 
 impl View for LsmReading {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        let value = self.shared.tree.get(prefixed(table, key), self.seq).map_err(unreadable)?;
-        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+        let name = prefixed(table, key);
+        if !is_asked(table) {
+            return self.ask(&name);
+        }
+        let hot = &self.shared.hot;
+        if let Some(value) = hot.get(&name, self.seq) {
+            return Ok(Some(value));
+        }
+        let ticket = hot.ticket(self.seq, || self.shared.visible());
+        let value = self.ask(&name)?;
+        if let (Some(value), Some(ticket)) = (&value, ticket) {
+            hot.found(&name, value, (self.seq, ticket));
+        }
+        Ok(value)
     }
 
     fn scan(
@@ -66,6 +79,11 @@ pub(super) const fn is_listed(table: Table) -> bool {
 }
 
 impl LsmReading {
+    fn ask(&self, name: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        let value = self.shared.tree.get(name, self.seq).map_err(unreadable)?;
+        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
     fn across(
         &self,
         (first, last): (Bound<Vec<u8>>, Bound<Vec<u8>>),
