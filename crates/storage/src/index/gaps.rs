@@ -6,8 +6,8 @@
 //! Invariants: a stretch that is passed over holds nothing for any reading from the number on that is named with it: it was empty for one
 //! that began after it was watched, and what was put since has parted it. Where groups were applied while it was gone over it is only
 //! watched from then on, and passed over once it was gone over again. Both under the lock of who applies, so that no group is under
-//! way then. Parts count for half each, so that many small ones are not sought one by one. Memory is bounded: what
-//! was not used for longest goes.
+//! way then. Parts count for half each, so that many small ones are not sought one by one. Memory, and what is looked through for the
+//! next stretch, is bounded: what is only watched goes first, then what was not used for longest.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -17,8 +17,10 @@ use std::time::Instant;
 
 /// From one row to the next it takes some 1 µs, and a seek some 40: what takes longer than this is worth being remembered.
 pub(super) const SLOW_NS: u64 = 200_000;
-/// Bytes of keys that are remembered.
+/// Bytes that are remembered at most.
 const BYTES: usize = 256 << 10;
+/// Stretches that are remembered at most: looking through all of them for the next should take less than a seek.
+const STRETCHES: usize = 1024;
 /// Bytes that a stretch takes beside its keys.
 const AROUND: usize = 96;
 
@@ -61,6 +63,12 @@ pub(super) struct Gaps {
     any: AtomicBool,
     slow_ns: AtomicU64,
     begun: Instant,
+    /// Stretches that readings were told to pass over.
+    #[cfg(test)]
+    pub(super) jumps: AtomicU64,
+    /// What the clock says next.
+    #[cfg(test)]
+    clock: Mutex<std::collections::VecDeque<u64>>,
 }
 
 impl Default for Gaps {
@@ -70,7 +78,16 @@ impl Default for Gaps {
     )]
     fn default() -> Self {
         let begun = Instant::now();
-        Self { known: Mutex::default(), any: AtomicBool::default(), slow_ns: SLOW_NS.into(), begun }
+        Self {
+            known: Mutex::default(),
+            any: AtomicBool::default(),
+            slow_ns: SLOW_NS.into(),
+            begun,
+            #[cfg(test)]
+            jumps: AtomicU64::default(),
+            #[cfg(test)]
+            clock: Mutex::default(),
+        }
     }
 }
 
@@ -81,6 +98,10 @@ impl Gaps {
 
     /// A clock of its own.
     pub(super) fn now_ns(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(now) = self.clock.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
+            return now;
+        }
         u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
@@ -94,18 +115,35 @@ impl Gaps {
         self.slow_ns.store(ns, Ordering::Relaxed);
     }
 
+    #[cfg(test)]
+    pub(super) fn set_clock(&self, says: &[u64]) {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).extend(says);
+    }
+
     /// The first stretch within this span that a reading of this number may pass over.
     pub(super) fn next(&self, span: &Span, seq: u64) -> Option<Span> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        self.lock().next(span, seq)
+        let next = self.lock().next(span, seq);
+        #[cfg(test)]
+        self.jumps.fetch_add(next.is_some().into(), Ordering::Relaxed);
+        next
     }
 
     /// A row was put. Called before any reading sees it, by who applies.
     pub(super) fn put(&self, key: &[u8]) {
         if self.any.load(Ordering::Acquire) {
-            self.lock().part(key, self.slow_ns.load(Ordering::Relaxed));
+            let mut known = self.lock();
+            known.part(key, self.slow_ns.load(Ordering::Relaxed));
+            known.shrink();
+        }
+    }
+
+    /// The deletes of each stretch may be merged away: all are only watched until one finds that it still takes long.
+    pub(super) fn merged(&self) {
+        if self.any.load(Ordering::Acquire) {
+            self.lock().stretches.values_mut().for_each(|stretch| stretch.cost_ns = None);
         }
     }
 
@@ -114,7 +152,7 @@ impl Gaps {
     pub(super) fn found(&self, span: &Span, cost_ns: u64, (seq, visible): (u64, u64)) {
         let mut known = self.lock();
         known.found(span, cost_ns, (seq, visible));
-        known.shrink(BYTES);
+        known.shrink();
         self.any.store(!known.stretches.is_empty(), Ordering::Release);
     }
 }
@@ -236,16 +274,20 @@ impl Known {
         }
     }
 
-    /// Forgets what was not used for longest, a quarter at once.
-    fn shrink(&mut self, most: usize) {
-        if self.bytes <= most {
+    fn is_within(&self, bytes: usize, stretches: usize) -> bool {
+        self.bytes <= bytes && self.stretches.len() <= stretches
+    }
+
+    /// Forgets a quarter at once, so that it is looked through once in some hundred puts.
+    fn shrink(&mut self) {
+        if self.is_within(BYTES, STRETCHES) {
             return;
         }
-        let mut by_use: Vec<(u64, Vec<u8>)> =
-            self.stretches.iter().map(|(from, stretch)| (stretch.used, from.clone())).collect();
+        let by_use = self.stretches.iter().map(|(from, it)| (it.cost_ns.is_some(), it.used, from.clone()));
+        let mut by_use: Vec<_> = by_use.collect();
         by_use.sort_unstable();
-        for (_, from) in by_use {
-            if self.bytes <= most - most / 4 {
+        for (_, _, from) in by_use {
+            if self.is_within(BYTES - BYTES / 4, STRETCHES - STRETCHES / 4) {
                 break;
             }
             self.remove(&from);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{BYTES, Gaps, Known, SLOW_NS, Span, behind};
+use super::{BYTES, Gaps, Known, SLOW_NS, STRETCHES, Span, behind};
 use crate::disk::faulty::Chance;
 
 fn span(from: &str, to: &str) -> Span {
@@ -64,19 +64,58 @@ fn stretches_that_meet_become_one() {
     assert_eq!(gaps.lock().stretches.len(), 1);
 }
 
-#[test]
-fn memory_is_bounded_and_what_is_used_stays() {
-    let gaps = Gaps::default();
-    gaps.found(&span("b", "c"), SLOW_NS, (9, 9));
-    for number in 0..10_000 {
-        let from = format!("d{number:08}");
-        gaps.found(&span(&from, &format!("{from}x")), SLOW_NS, (9, 9));
-        assert!(gaps.next(&all(), 9).is_some(), "{number}");
-    }
+/// What is kept is bounded and counted right.
+fn check_memory(gaps: &Gaps) {
     let known = gaps.lock();
-    assert!(known.bytes <= BYTES && known.bytes >= BYTES / 2, "{}", known.bytes);
+    assert!(known.bytes <= BYTES && known.stretches.len() <= STRETCHES, "{} bytes", known.bytes);
     let bytes = known.stretches.iter().map(|(from, stretch)| from.len() + stretch.to.len() + super::AROUND);
     assert_eq!(known.bytes, bytes.sum::<usize>());
+}
+
+#[test]
+fn memory_is_bounded_and_what_is_used_stays() {
+    for length in [8, 200] {
+        let gaps = Gaps::default();
+        gaps.found(&span("b", "c"), SLOW_NS, (9, 9));
+        for number in 0..10_000 {
+            let from = format!("d{number:0length$}");
+            gaps.found(&span(&from, &format!("{from}x")), SLOW_NS, (9, 9));
+            assert!(gaps.next(&all(), 9).is_some(), "{number}");
+        }
+        assert_eq!(gaps.next(&all(), 9), Some(span("b", "c")));
+        let known = gaps.lock();
+        assert!(known.bytes >= BYTES / 2 || known.stretches.len() >= STRETCHES / 2, "{}", known.bytes);
+        drop(known);
+        check_memory(&gaps);
+    }
+}
+
+/// A bucket that was listed while it was empty, and is filled: in order, backwards and as it comes.
+#[test]
+fn what_is_filled_key_by_key_is_bounded_and_pushes_no_other_out() {
+    let orders: [fn(u64) -> u64; 3] = [|at| at, |at| 99_999 - at, |at| at * 48_271 % 100_000];
+    for order in orders {
+        let gaps = Gaps::default();
+        gaps.found(&span("b", "c"), SLOW_NS, (9, 9));
+        gaps.found(&span("d", "e"), 1000 * SLOW_NS, (9, 9));
+        for at in 0..100_000 {
+            gaps.put(format!("d{:08}", order(at)).as_bytes());
+            assert!(gaps.lock().stretches.len() <= STRETCHES, "{at}");
+        }
+        check_memory(&gaps);
+        assert_eq!(gaps.next(&all(), 9), Some(span("b", "c")));
+    }
+}
+
+#[test]
+fn what_was_merged_is_passed_over_once_it_was_slow_again() {
+    let gaps = Gaps::default();
+    gaps.found(&span("b", "y"), SLOW_NS, (7, 7));
+    gaps.merged();
+    assert_eq!(gaps.next(&all(), 9), None);
+    // Nothing was put there since, whatever was applied elsewhere.
+    gaps.found(&span("b", "y"), SLOW_NS, (9, 12));
+    assert_eq!(gaps.next(&all(), 9), Some(span("b", "y")));
 }
 
 /// What lives at each number.
@@ -146,6 +185,9 @@ fn whatever_is_put_deleted_and_found_nothing_that_lives_is_passed_over() {
                     }
                     over.from = living.map_or(to, |key| behind(&key));
                 }
+            }
+            if draw(40) == 0 {
+                gaps.merged();
             }
             history.check(&gaps.lock());
         }

@@ -61,11 +61,19 @@ pub(super) struct Hot {
     places: Box<[Mutex<Place>]>,
     /// Begins and ends of groups: odd while one is under way.
     turns: AtomicU64,
+    /// Rows that readings had from here.
+    #[cfg(test)]
+    pub(super) hits: AtomicU64,
 }
 
 impl Default for Hot {
     fn default() -> Self {
-        Self { places: (0..PLACES).map(|_| Mutex::default()).collect(), turns: AtomicU64::default() }
+        Self {
+            places: (0..PLACES).map(|_| Mutex::default()).collect(),
+            turns: AtomicU64::default(),
+            #[cfg(test)]
+            hits: AtomicU64::default(),
+        }
     }
 }
 
@@ -80,7 +88,10 @@ impl Hot {
         let hash = xxh3_64(key);
         let place = self.place(hash);
         let row = place.at(hash, key).and_then(|at| place.rows[at].as_ref());
-        row.filter(|row| row.since <= seq).map(|row| row.value.clone())
+        let value = row.filter(|row| row.since <= seq).map(|row| row.value.clone());
+        #[cfg(test)]
+        self.hits.fetch_add(value.is_some().into(), Ordering::Relaxed);
+        value
     }
 
     /// Before a reading of this number asks the library. None where something was applied since it began, or is being applied.
@@ -106,8 +117,14 @@ impl Hot {
         }
     }
 
-    /// A group begins or ends: called by who applies, alone.
-    pub(super) fn turn(&self) {
+    /// A group begins: called by who applies, alone. Where that one dies in it nothing is kept until the next has ended, which shows
+    /// what of it was written; so it does not end by being dropped.
+    pub(super) fn begin(&self) {
+        self.turns.fetch_or(1, Ordering::SeqCst);
+    }
+
+    /// A group was shown.
+    pub(super) fn end(&self) {
         self.turns.fetch_add(1, Ordering::SeqCst);
     }
 

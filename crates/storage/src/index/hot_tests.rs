@@ -18,9 +18,9 @@ fn what_is_asked_for_twice_is_kept_for_readings_from_then_on() {
     found(&hot, "a", 8);
     assert_eq!((hot.get(b"a", 7), hot.get(b"b", 9)), (None, None));
     assert_eq!(hot.get(b"a", 8), Some(Bytes::from_static(b"row")));
-    hot.turn();
+    hot.begin();
     hot.drop_row(b"a");
-    hot.turn();
+    hot.end();
     assert_eq!(hot.get(b"a", 9), None);
 }
 
@@ -30,12 +30,23 @@ fn nothing_is_kept_that_a_group_may_have_overtaken() {
     found(&hot, "a", 7);
     assert!(hot.ticket(7, || 8).is_none(), "one was applied since the reading began");
     let before = hot.ticket(8, || 8).unwrap();
-    hot.turn();
+    hot.begin();
     assert!(hot.ticket(8, || 8).is_none(), "one is under way");
     hot.found(b"a", &Bytes::from_static(b"old"), (8, before));
-    hot.turn();
+    hot.end();
     hot.found(b"a", &Bytes::from_static(b"old"), (8, before));
     assert_eq!(hot.get(b"a", 9), None);
+}
+
+#[test]
+fn after_a_group_that_did_not_end_nothing_is_kept_until_the_next_has() {
+    let hot = Hot::default();
+    hot.begin();
+    assert!(hot.ticket(8, || 8).is_none());
+    hot.begin();
+    assert!(hot.ticket(8, || 8).is_none(), "the next is under way");
+    hot.end();
+    assert!(hot.ticket(9, || 9).is_some());
 }
 
 #[test]

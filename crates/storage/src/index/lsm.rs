@@ -443,7 +443,11 @@ impl Lsm {
         }
         self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
         self.publish();
-        Ok(tree.current_version().id() != before)
+        let is_merged = tree.current_version().id() != before;
+        if is_merged {
+            self.shared.gaps.merged();
+        }
+        Ok(is_merged)
     }
 
     /// Merges deletes away where that is worth it.
@@ -540,7 +544,7 @@ impl Index for Lsm {
         let mut gate = self.gate();
         let seq = self.seqno.next();
         let tree = &self.shared.tree;
-        self.shared.hot.turn();
+        self.shared.hot.begin();
         for ((table, key), value) in writes {
             let key = prefixed(*table, key);
             if is_asked(*table) {
@@ -559,7 +563,7 @@ impl Index for Lsm {
         }
         gate.mark = mark;
         self.shared.visible.store(seq + 1, Ordering::SeqCst);
-        self.shared.hot.turn();
+        self.shared.hot.end();
         if gate.resident >= self.rotate_at && !gate.held {
             self.rotate(&mut gate);
         }

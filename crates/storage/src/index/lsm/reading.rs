@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lsm_tree::{AbstractTree, Guard};
+use lsm_tree::{AbstractTree, Guard, IterGuardImpl};
 use skerry_base::kv::{Table, View, ViewError, Visit};
 
 use super::super::gaps::{Span, behind};
@@ -100,47 +100,67 @@ impl LsmReading {
             Bound::Unbounded => vec![u8::MAX],
         };
         let (mut span, mut found) = (Span { from, to }, Found::new());
+        let mut is_behind_gap = false;
         while span.from < span.to {
             let gap = self.shared.gaps.next(&span, self.seq);
             let upto = gap.as_ref().map_or(&span.to, |gap| &gap.from);
             if span.from < *upto {
                 let part = Span { from: span.from.clone(), to: upto.clone() };
-                if self.over(part, &mut found, visit)?.is_break() {
+                let is_between = is_behind_gap && gap.is_some();
+                if self.over((part, is_between), &mut found, visit)?.is_break() {
                     break;
                 }
             }
             let Some(gap) = gap else { break };
-            span.from = gap.to;
+            (span.from, is_behind_gap) = (gap.to, true);
         }
         self.tell(&found);
         Ok(())
     }
 
-    /// Row by row.
+    /// Row by row. What lies between two gaps and holds no row is told of however short it took, so that the three become one.
     fn over(
         &self,
-        span: Span,
+        (span, is_between): (Span, bool),
         found: &mut Found,
         visit: &mut Visit<'_>,
     ) -> Result<ControlFlow<()>, ViewError> {
-        let bounds = (Bound::Included(span.from.as_slice()), Bound::Excluded(span.to.as_slice()));
-        let (mut before, mut begin) = (None, self.shared.gaps.now_ns());
-        let mut rows = self.shared.tree.range::<&[u8], _>(bounds, self.seq, None);
+        let gaps = &self.shared.gaps;
+        let (mut before, mut begin) = (None, gaps.now_ns());
+        let mut rows = self.range(&span);
         loop {
             let row = rows.next().map(Guard::into_inner).transpose().map_err(unreadable)?;
-            let end = self.shared.gaps.now_ns();
-            let took_ns = end.saturating_sub(begin);
-            if self.shared.gaps.is_slow(took_ns) && found.len() < FOUND {
+            let took_ns = gaps.now_ns().saturating_sub(begin);
+            let is_hole = is_between && before.is_none() && row.is_none();
+            if (is_hole || gaps.is_slow(took_ns)) && found.len() < FOUND {
                 let from = before.as_deref().map_or_else(|| span.from.clone(), behind);
                 let to = row.as_ref().map_or_else(|| span.to.clone(), |(key, _)| key.to_vec());
-                found.push((Span { from, to }, took_ns));
+                let step = Span { from, to };
+                let took_ns = if is_hole { took_ns } else { self.takes_ns(&step)? };
+                if is_hole || gaps.is_slow(took_ns) {
+                    found.push((step, took_ns));
+                }
             }
             let Some((key, value)) = row else { return Ok(ControlFlow::Continue(())) };
             if visit(key.get(1..).unwrap_or_default(), &value).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
-            (before, begin) = (Some(key), end);
+            // What the visitor does is no part of the next step.
+            (before, begin) = (Some(key), gaps.now_ns());
         }
+    }
+
+    fn range(&self, span: &Span) -> Box<dyn DoubleEndedIterator<Item = IterGuardImpl> + Send> {
+        let bounds = (Bound::Included(span.from.as_slice()), Bound::Excluded(span.to.as_slice()));
+        self.shared.tree.range::<&[u8], _>(bounds, self.seq, None)
+    }
+
+    /// What a step without a row takes once more: blocks that had to be read are there now, and another thread that ran in between
+    /// does hardly do so again.
+    fn takes_ns(&self, step: &Span) -> Result<u64, ViewError> {
+        let begin = self.shared.gaps.now_ns();
+        self.range(step).next().map(Guard::into_inner).transpose().map_err(unreadable)?;
+        Ok(self.shared.gaps.now_ns().saturating_sub(begin))
     }
 
     fn tell(&self, found: &Found) {
