@@ -557,7 +557,7 @@ impl Store {
         let mut changes = Changes::over(&reading, core.mark + 1);
         let Some(made) = self.judged(make(&mut core, &mut changes, &reading))? else { return Ok(None) };
         self.make_durable(&mut core, changes, Reach::Disk)?;
-        if self.index.wants_tending() {
+        if self.index.wants_tending() && self.may_flush() {
             self.tend_signal.raise();
         }
         Ok(Some(made))

@@ -260,7 +260,10 @@ impl Replay<'_> {
                 progress.refused_at = Some(unflushed);
                 Ok(())
             }
-            other => other,
+            other => {
+                progress.refused_at = None;
+                other
+            }
         }
     }
 

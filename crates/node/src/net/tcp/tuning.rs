@@ -40,7 +40,7 @@ impl Tuning {
         if let Some(name) = &self.congestion
             && let Err(error) = SockRef::from(listener).set_tcp_congestion(name.as_bytes())
         {
-            tracing::warn!(%name, %error, "the kernel does not offer this congestion control for links; its own is used");
+            tracing::info!(%name, %error, "the kernel does not offer this congestion control for links; its own is used");
             let lack = refused(name, &own(listener));
             return (Self { congestion: None, ..self }, Some(lack));
         }
