@@ -25,6 +25,10 @@ use crate::words;
 /// How often the state is asked for.
 const REFRESH: Duration = Duration::from_secs(2);
 
+/// So many times in a row nobody may answer after all have ended: who stops and starts them by hand one after
+/// the other has a moment with none, and a busy machine answers late.
+const SILENCES: u32 = 5;
+
 /// Run several sites on this machine: each with its own directory, identity and S3 endpoint, joined over real
 /// sockets. Starting again on the same directory finds everything that was stored.
 #[derive(Debug, Args)]
@@ -185,6 +189,7 @@ async fn watch(board: &mut Board, sites: &[Site], children: &mut [Child], json: 
     let mut tick = tokio::time::interval(REFRESH);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut gone: Vec<String> = Vec::new();
+    let mut silences = 0;
     loop {
         tick.tick().await;
         for child in children.iter_mut().filter(|child| !gone.contains(&child.name)).collect::<Vec<_>>() {
@@ -201,7 +206,9 @@ async fn watch(board: &mut Board, sites: &[Site], children: &mut [Child], json: 
             gone.push(child.name.clone());
         }
         // One that ended may have been started again by hand: as long as one answers, there is something to show.
-        if board.refresh(sites).await? == 0 && gone.len() == children.len() {
+        let nobody = board.refresh(sites).await? == 0 && gone.len() == children.len();
+        silences = if nobody { silences + 1 } else { 0 };
+        if silences == SILENCES {
             return Err(Failure::failed("no site is left"));
         }
     }

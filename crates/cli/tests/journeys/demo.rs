@@ -302,6 +302,24 @@ fn a_killed_site_is_reported_and_comes_back() {
     assert_eq!(demo.stop(), 0);
 }
 
+#[test]
+fn a_demo_outlives_a_moment_without_any_site_and_ends_when_none_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut demo = Demo::start(directory.path(), free_port());
+    for site in 1..=3 {
+        signal(demo.pid(site), "KILL");
+    }
+    for _ in 1..=3 {
+        demo.event("ended");
+    }
+    let mut server = server(&directory.path().join("site-2"));
+    wait_for("site 2", || (run_status(&demo, "site-2") == 0).then_some(()));
+    assert!(demo.process.try_wait().unwrap().is_none(), "the demo ended with a site to show");
+    signal(server.id(), "KILL");
+    wait_for("the server to end", || server.try_wait().unwrap());
+    assert_eq!(wait_for("the demo to end", || demo.process.try_wait().unwrap()).code(), Some(1));
+}
+
 fn server(directory: &Path) -> std::process::Child {
     let config = directory.join("skerry.toml");
     skerry(&["server", "--config", config.to_str().unwrap()])
