@@ -42,6 +42,8 @@ pub struct Setting {
     pub cpu_share: Option<f64>,
     /// `must`: a machine that refuses the limits of memory and processor ends the run; else that is a warning.
     pub limits: Option<Demand>,
+    /// The site whose machines, its clients among them, have a processor of their own; all else has the others.
+    pub own_processor: Option<String>,
     /// Objects of each client.
     pub objects: Option<u64>,
     /// Size of each object, as `256kB` (decimal) or `4KiB`.

@@ -89,6 +89,11 @@ impl Client {
         self.tell(STOP)
     }
 
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Where its log lies.
     pub(super) fn logs(&self) -> &Path {
         self.log.parent().unwrap_or(&self.log)

@@ -28,6 +28,9 @@ pub enum RunError {
         /// The end of it.
         tail: String,
     },
+    /// A site can not have a processor of its own.
+    #[error("the scenario gives a site a processor of its own (own_processor), and that is refused here: {0}")]
+    Processor(String),
     /// The machine refuses limits without which the scenario means nothing.
     #[error(
         "the scenario needs each host limited (limits = \"must\") and this machine refuses it: {0}. Run it as root where control groups \

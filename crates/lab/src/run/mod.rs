@@ -15,6 +15,7 @@ mod directory;
 mod error;
 mod ground;
 mod job;
+mod apart;
 mod limits;
 mod machine;
 mod pairs;

@@ -13,6 +13,7 @@ use skerry_bench::sample::{Sample, read_csv};
 use skerry_bench::target::Operation;
 use skerry_scenario::workload_size::Size;
 
+use super::apart::Apart;
 use super::caches::drop_caches;
 use super::client::{Client, Place};
 use super::error::RunError;
@@ -52,6 +53,8 @@ pub(super) struct Stand<'a> {
     /// One for each client host, then those for steps beside others.
     pub(super) clients: &'a mut Vec<Client>,
     pub(super) sites: &'a [String],
+    /// If one of them has a processor of its own.
+    pub(super) apart: Option<&'a Apart>,
     /// A directory that all clients can write.
     pub(super) shared: &'a Path,
     pub(super) watch: &'a Watch,
@@ -237,6 +240,7 @@ impl Stand<'_> {
         let machine = machine.ok_or_else(|| RunError::Plan(format!("there is no host {}", first.host)))?;
         let place = Place { number: self.clients.len() as u64 + 1, rank: first.rank, slot };
         let client = Client::start(self.ground, &machine, place, first.logs())?;
+        self.apart.map_or(Ok(()), |apart| apart.started(client.site, client.pid()))?;
         self.clients.push(client);
         Ok(self.clients.len() - 1)
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use skerry_scenario::topology::Topology;
 
+use super::apart::Apart;
 use super::cell::{self, Shared};
 use super::client::{Client, Place};
 use super::directory::Directory;
@@ -175,6 +176,8 @@ impl Run<'_> {
         let topology = topology.map_err(|refusal| RunError::Plan(refusal.to_string()))?;
         let sites: Vec<String> = topology.sites.iter().map(|site| site.name.clone()).collect();
         self.scenario.check_sites(&sites).map_err(RunError::Plan)?;
+        let apart = first.setting.own_processor.as_ref();
+        let apart = apart.map(|name| Apart::of(name, &sites)).transpose()?;
         screen.note("building the network");
         let ground = (self.build)(&topology, self.options.seed).map_err(RunError::Network)?;
         let work = self.directory.work(number)?;
@@ -191,11 +194,15 @@ impl Run<'_> {
         let shared = work.join("shared");
         std::fs::create_dir_all(&shared).map_err(RunError::machine(shared.display()))?;
         let mut clients = clients(&*ground, &work.join("logs"))?;
+        if let Some(apart) = &apart {
+            settle(apart, &*ground, &running, &clients)?;
+        }
         let mut stand = Stand {
             ground: &*ground,
             running: &mut running,
             clients: &mut clients,
             sites: &sites,
+            apart: apart.as_ref(),
             shared: &shared,
             watch: self.watch,
             screen,
@@ -229,9 +236,29 @@ impl Run<'_> {
     }
 }
 
+/// What runs when all has started.
+fn settle(
+    apart: &Apart,
+    ground: &dyn Ground,
+    running: &Running,
+    clients: &[Client],
+) -> Result<(), RunError> {
+    let servers = ground.servers();
+    for process in running.processes() {
+        if let Some(machine) = servers.iter().find(|machine| machine.host == process.host) {
+            apart.started(machine.site, process.pid)?;
+        }
+    }
+    clients.iter().try_for_each(|client| apart.started(client.site, client.pid()))
+}
+
 fn same_hosts(members: &[(usize, &PlannedCell)], cell: &PlannedCell) -> bool {
     members.last().is_none_or(|(_, last)| {
-        (last.setting.memory_mb, last.setting.cpu_share) == (cell.setting.memory_mb, cell.setting.cpu_share)
+        let hosts = |cell: &PlannedCell| {
+            let setting = &cell.setting;
+            (setting.memory_mb, setting.cpu_share, setting.own_processor.clone())
+        };
+        hosts(last) == hosts(cell)
     })
 }
 

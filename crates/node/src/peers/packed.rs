@@ -19,8 +19,8 @@ const HEAD_BYTES: usize = 5;
 const LEAST_BYTES: usize = 100;
 /// A byte of a block says at most so many.
 const DENSEST: usize = 255;
-/// Longer ones are packed beside the runtime's threads, which others need meanwhile.
-const ASIDE_BYTES: usize = 64 << 10;
+/// Longer ones are packed and unpacked beside the runtime's threads, which others need meanwhile.
+pub(crate) const ASIDE_BYTES: usize = 64 << 10;
 
 /// Why a packed frame cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -255,7 +255,7 @@ async fn control(
         peers.hear(site);
         let crossed = bytes.len();
         // One of a later release, or damage of its making: what comes after it may be understood.
-        let message = match read(bytes) {
+        let message = match read(bytes).await {
             Ok(message) => message,
             Err(error) => {
                 tracing::debug!(%node, %error, "a message was passed over");
@@ -270,6 +270,12 @@ async fn control(
     Ok(())
 }
 
-fn read(frame: Vec<u8>) -> Result<Message, super::PeerError> {
-    Ok(Message::decode(&packed::open(frame)?)?)
+/// A long one is read beside the runtime's threads: some thousand records take milliseconds, in which clients would wait.
+async fn read(frame: Vec<u8>) -> Result<Message, super::PeerError> {
+    let open = |frame| Ok(Message::decode(&packed::open(frame)?)?);
+    if frame.len() < packed::ASIDE_BYTES {
+        return open(frame);
+    }
+    let read = tokio::task::spawn_blocking(move || open(frame)).await;
+    read.map_err(|_| super::PeerError::Senseless("reading a message panicked"))?
 }
