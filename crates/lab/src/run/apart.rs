@@ -76,6 +76,7 @@ fn put(pid: u32, processors: &CpuSet) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::process::Command;
 

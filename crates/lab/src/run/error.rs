@@ -29,7 +29,9 @@ pub enum RunError {
         tail: String,
     },
     /// A site can not have a processor of its own.
-    #[error("the scenario gives a site a processor of its own (own_processor), and that is refused here: {0}")]
+    #[error(
+        "the scenario gives a site a processor of its own (own_processor), and that is refused here: {0}"
+    )]
     Processor(String),
     /// The machine refuses limits without which the scenario means nothing.
     #[error(

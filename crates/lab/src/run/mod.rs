@@ -8,6 +8,7 @@
 //! Invariants: whatever is started ends with the value that started it; a wait is bounded and watches the system's
 //! processes, the clients and the user's Ctrl-C; a run that fails leaves nothing behind.
 
+mod apart;
 mod caches;
 mod cell;
 mod client;
@@ -15,7 +16,6 @@ mod directory;
 mod error;
 mod ground;
 mod job;
-mod apart;
 mod limits;
 mod machine;
 mod pairs;

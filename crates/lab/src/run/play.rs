@@ -237,12 +237,7 @@ impl Run<'_> {
 }
 
 /// What runs when all has started.
-fn settle(
-    apart: &Apart,
-    ground: &dyn Ground,
-    running: &Running,
-    clients: &[Client],
-) -> Result<(), RunError> {
+fn settle(apart: &Apart, ground: &dyn Ground, running: &Running, clients: &[Client]) -> Result<(), RunError> {
     let servers = ground.servers();
     for process in running.processes() {
         if let Some(machine) = servers.iter().find(|machine| machine.host == process.host) {
