@@ -117,12 +117,12 @@ class Demo:
         return next((event for event in list(self.events) if event.get("kind") == "ready"), None)
 
     def stop(self, timeout=60):
-        """Ends everything; gives the demo's exit code."""
+        """Ends everything; gives the demo's exit code. The demo first: with no site left it would end by itself, and say so."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
         for site in self.sites:
             if site.process:
                 stop_process(site.process, timeout)
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
         if self.process:
             try:
                 self.process.wait(timeout)

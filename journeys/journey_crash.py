@@ -85,7 +85,8 @@ def killed_in_turn(checks, demo, rounds):
                 everything |= one_kill(demo, bucket, f"{turn}-{victim}", victim)
     with checks.check("crash: everything acknowledged in all rounds is readable at every site"):
         for number in (1, 2, 3):
-            equal(verify(boto(demo, number), bucket, everything), [], f"at site {number}")
+            # The last that was killed is back since a moment: its links may not stand, nor all feeds have come.
+            wait_for(f"all of it at site {number}", lambda n=number: verify(boto(demo, n), bucket, everything) == [], 60)
         print(f"     {len(everything)} objects in {3 * rounds} kills", flush=True)
 
 

@@ -219,6 +219,10 @@ async fn work(shared: Arc<Shared>, number: u64, delay: Duration, mut pauses: Dra
     while !shared.progress.stopped() {
         if let Some(gate) = &shared.gate {
             gate.pass().await;
+            // Whoever stops lets all pass who wait: what was due later is not begun, nor counted as if it took no time.
+            if shared.progress.stopped() {
+                break;
+            }
         }
         let next = shared.schedule(|schedule| schedule.next(shared.begin.elapsed()));
         let Some(planned) = next else { break };

@@ -169,6 +169,31 @@ async fn who_stops_gets_what_was_measured() {
     assert_eq!(outcome.phases.iter().map(|phase| phase.samples.len()).sum::<usize>(), 10);
 }
 
+/// Who waits for his turn at a rate when all is stopped has nothing to do any more: what is due later would have taken no time.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_begun_by_those_who_waited_when_a_run_at_a_rate_is_stopped() {
+    let plan = Plan {
+        name: String::new(),
+        seed: 1,
+        client: 0,
+        trials: 1,
+        begin_wall_ms: None,
+        phases: vec![Phase { seconds: Some(1000.0), arrival: Arrival::Rate(10.0), ..phase(4) }],
+    };
+    let progress: Arc<Progress> = Arc::default();
+    let stopper = Arc::clone(&progress);
+    let target = Clockwork::new(move |number| {
+        if number == 9 {
+            stopper.stop();
+        }
+        1
+    });
+    let outcome = run(&plan, Arc::new(target), &progress, None).await.unwrap();
+    let samples = &outcome.phases[0].samples;
+    assert_eq!(samples.len(), 10);
+    assert!(samples.iter().all(|sample| sample.total_ns > 0), "{samples:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn hooks_run_before_each_phase_of_each_trial_and_may_refuse() {
     let phases = vec![

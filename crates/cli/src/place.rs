@@ -63,8 +63,17 @@ impl Site {
     /// Whether it serves. Not whether it is ready: one that was expelled never is, and is there all the same. Nor whether its
     /// process lives: one that opens its store does.
     pub(crate) async fn is_there(&self) -> bool {
+        self.life().await.is_some_and(|answer| !is_opening(&answer))
+    }
+
+    /// Whether its process lives.
+    pub(crate) async fn lives(&self) -> bool {
+        self.life().await.is_some()
+    }
+
+    async fn life(&self) -> Option<Answer> {
         let answer = self.client.send(hyper::Method::GET, "/_skerry/health/live", bytes::Bytes::new()).await;
-        answer.is_ok_and(|answer| answer.status.is_success() && !is_opening(&answer))
+        answer.ok().filter(|answer| answer.status.is_success())
     }
 
     /// The same with the admin token that lies in its directory now.

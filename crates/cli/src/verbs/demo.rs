@@ -25,9 +25,9 @@ use crate::words;
 /// How often the state is asked for.
 const REFRESH: Duration = Duration::from_secs(2);
 
-/// So many times in a row nobody may answer after all have ended: who stops and starts them by hand one after
-/// the other has a moment with none, and a busy machine answers late.
-const SILENCES: u32 = 5;
+/// So many times in a row nobody may answer after all have ended, the first at once: who stops and starts them by hand one
+/// after the other has a moment with none, and a busy machine answers late.
+const SILENCES: u32 = 6;
 
 /// Run several sites on this machine: each with its own directory, identity and S3 endpoint, joined over real
 /// sockets. Starting again on the same directory finds everything that was stored.
@@ -206,12 +206,23 @@ async fn watch(board: &mut Board, sites: &[Site], children: &mut [Child], json: 
             gone.push(child.name.clone());
         }
         // One that ended may have been started again by hand: as long as one answers, there is something to show.
-        let nobody = board.refresh(sites).await? == 0 && gone.len() == children.len();
+        let nobody =
+            board.refresh(sites).await? == 0 && gone.len() == children.len() && !any_lives(sites).await;
         silences = if nobody { silences + 1 } else { 0 };
         if silences == SILENCES {
             return Err(Failure::failed("no site is left"));
         }
     }
+}
+
+/// Whether a process of any site lives, if only to open its store.
+async fn any_lives(sites: &[Site]) -> bool {
+    for site in sites {
+        if site.lives().await {
+            return true;
+        }
+    }
+    false
 }
 
 /// Tells all sites to stop, then waits for each; gives what is to be said of those that did not stop cleanly.

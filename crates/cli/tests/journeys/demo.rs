@@ -312,12 +312,23 @@ fn a_demo_outlives_a_moment_without_any_site_and_ends_when_none_comes_back() {
     for _ in 1..=3 {
         demo.event("ended");
     }
-    let mut server = server(&directory.path().join("site-2"));
+    let mut server = Killed(server(&directory.path().join("site-2")));
     wait_for("site 2", || (run_status(&demo, "site-2") == 0).then_some(()));
     assert!(demo.process.try_wait().unwrap().is_none(), "the demo ended with a site to show");
-    signal(server.id(), "KILL");
-    wait_for("the server to end", || server.try_wait().unwrap());
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
     assert_eq!(wait_for("the demo to end", || demo.process.try_wait().unwrap()).code(), Some(1));
+}
+
+/// Ends with the test, whatever comes of that.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It has ended already, or nobody is left to be told.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn server(directory: &Path) -> std::process::Child {

@@ -111,7 +111,7 @@ pub enum Connections {
 }
 
 /// Fields that tell cells of a result apart; the others are the scenario's own business.
-const LABELS: [&str; 16] = [
+const LABELS: [&str; 17] = [
     "sites",
     "nodes",
     "topology",
@@ -128,6 +128,7 @@ const LABELS: [&str; 16] = [
     "code",
     "memory_mb",
     "cpu_share",
+    "own_processor",
 ];
 
 impl Setting {

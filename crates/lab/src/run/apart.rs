@@ -1,5 +1,5 @@
-//! A site whose machines, its clients among them, have a processor of their own: all others together cannot keep it waiting for one,
-//! as they could not if it stood elsewhere.
+//! A site whose machines, its clients among them, have a logical processor of their own: all others together cannot keep it waiting
+//! for one.
 //!
 //! Invariants: all of the run but that site, the emulator of the network too, is left the other processors; what a machine refuses
 //! ends the run, for then the scenario means nothing; dropped, the lab may run everywhere again.
@@ -11,6 +11,9 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::error::RunError;
+
+/// Looks at the threads of a process, at most: one that starts some all the time is as it is.
+const LOOKS: u32 = 20;
 
 /// Who has which processors.
 #[derive(Debug)]
@@ -62,17 +65,37 @@ fn split(all: &CpuSet) -> Option<(CpuSet, CpuSet)> {
     there.next().map(|_| (own, others))
 }
 
-/// All threads that a process has; those that they start have the same.
+/// All threads that a process has; those that they start have the same. Looked at until none is new: one that was not put yet may
+/// have started another.
 fn put(pid: u32, processors: &CpuSet) -> io::Result<()> {
-    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let thread = thread?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        match thread.map(|thread| sched_setaffinity(Some(thread), processors)) {
-            // It has ended meanwhile.
-            None | Some(Ok(()) | Err(rustix::io::Errno::SRCH)) => {}
-            Some(Err(error)) => return Err(error.into()),
+    let mut before = Vec::new();
+    for _ in 0..LOOKS {
+        let threads = once(pid, processors)?;
+        if threads == before {
+            break;
         }
+        before = threads;
     }
     Ok(())
+}
+
+/// One look; who is there, in order.
+fn once(pid: u32, processors: &CpuSet) -> io::Result<Vec<Pid>> {
+    let mut threads = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let name = thread?.file_name();
+        let Some(thread) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
+            continue;
+        };
+        match sched_setaffinity(Some(thread), processors) {
+            Ok(()) => threads.push(thread),
+            // It has ended meanwhile.
+            Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    threads.sort_by_key(|thread| thread.as_raw_nonzero());
+    Ok(threads)
 }
 
 #[cfg(test)]

@@ -62,6 +62,14 @@ pub(crate) async fn packed(plain: Vec<u8>) -> Bytes {
     packed.ok().flatten().map_or(plain, Bytes::from)
 }
 
+/// How long it will be once it is open, as it says itself.
+pub(crate) fn plain_length(frame: &[u8]) -> usize {
+    match frame.split_first_chunk::<HEAD_BYTES>() {
+        Some(([LZ4, length @ ..], _)) => u32::from_be_bytes(*length) as usize,
+        _ => frame.len(),
+    }
+}
+
 /// What a frame says, packed or not.
 pub(crate) fn open(frame: Vec<u8>) -> Result<Vec<u8>, Unreadable> {
     if frame.first() != Some(&LZ4) {

@@ -136,6 +136,16 @@ fn what_is_not_packed_is_left_as_it_is() {
     assert!(Message::decode(&frame).is_err(), "a release of dialect 2 passes it over");
 }
 
+#[test]
+fn a_frame_says_how_long_it_will_be() {
+    let plain = vec![7; 1 << 20];
+    let frame = pack(&plain).unwrap();
+    assert!(frame.len() < 10_000 && plain_length(&frame) == plain.len());
+    for frame in [&[][..], &[LZ4], &[1, 2, 3], &plain] {
+        assert_eq!(plain_length(frame), frame.len());
+    }
+}
+
 #[tokio::test]
 async fn long_ones_are_packed_beside_the_runtime_and_are_the_same() {
     for count in [1, 10, 1000] {

@@ -256,8 +256,10 @@ async fn control(
         let crossed = bytes.len();
         // One of a later release, or damage of its making: what comes after it may be understood.
         let message = match read(bytes).await {
-            Ok(message) => message,
-            Err(error) => {
+            Some(Ok(message)) => message,
+            // Whoever opens the stream again tells anew what was in it.
+            None => return Ok(()),
+            Some(Err(error)) => {
                 tracing::debug!(%node, %error, "a message was passed over");
                 continue;
             }
@@ -270,12 +272,18 @@ async fn control(
     Ok(())
 }
 
-/// A long one is read beside the runtime's threads: some thousand records take milliseconds, in which clients would wait.
-async fn read(frame: Vec<u8>) -> Result<Message, super::PeerError> {
+/// A long one is read beside the runtime's threads: some thousand records take milliseconds, in which clients would wait. None if
+/// that came to no end.
+async fn read(frame: Vec<u8>) -> Option<Result<Message, super::PeerError>> {
     let open = |frame| Ok(Message::decode(&packed::open(frame)?)?);
-    if frame.len() < packed::ASIDE_BYTES {
-        return open(frame);
+    if packed::plain_length(&frame) < packed::ASIDE_BYTES {
+        return Some(open(frame));
     }
     let read = tokio::task::spawn_blocking(move || open(frame)).await;
-    read.map_err(|_| super::PeerError::Senseless("reading a message panicked"))?
+    read.inspect_err(|error| {
+        if error.is_panic() {
+            tracing::error!(%error, "reading a message panicked");
+        }
+    })
+    .ok()
 }

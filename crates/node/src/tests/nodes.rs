@@ -114,7 +114,7 @@ async fn the_seat_of_an_expelled_node_goes_to_a_machine_of_a_later_turn() {
     one.services().admin.expel("site-1-1", ExpelRequest {}).await.unwrap();
     for node in [one, three] {
         leased(node, &[0, 2]).await;
-        assert_eq!(who_fills(node, one.id(), 1), None, "the seat is vacant");
+        node.until("the seat is vacant", || async { who_fills(node, one.id(), 1).is_none() }).await;
     }
     let root = one.core.as_ref().unwrap().trust.root;
     let seat = |of: &str, seat, replace| SeatRequest { of: of.into(), seat, replace };

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use skerry_gateway::service::{
     BucketPatch, ErrorKind, EtagTest, GetObject, HomeRequest, JoinRequest, Outcome, PutOutcome,
@@ -99,14 +99,10 @@ async fn conditions_are_decided_while_the_homes_node_is_gone() {
     let mut world = site_of(3).await;
     // Before anybody had asked for a decision the home said that it is kept by all.
     ready(&world.sites).await;
-    let first = win(&world.sites[1], "first", absent()).await;
-    assert_eq!(first.receipt.scope.as_deref(), Some("site"));
+    let first = won_for_the_site(&world.sites[1], "first".into()).await;
     for body in [noise(20, 1), noise(200_000, 2)] {
-        let key = format!("{}", body.len());
-        let put = world.sites[0].put_if(BUCKET, &key, body.clone(), absent()).await.unwrap();
-        assert_eq!(put.receipt.scope.as_deref(), Some("site"));
-        let lost = world.sites[2].put_if(BUCKET, &key, "other", absent()).await.unwrap_err();
-        assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{lost}");
+        let key = won_for_the_site(&world.sites[0], body).await;
+        loses(&world.sites[2], &key).await;
     }
     let begun = world.sites[1].site().clock.now();
     world.sites[0].stop().await;
@@ -115,22 +111,48 @@ async fn conditions_are_decided_while_the_homes_node_is_gone() {
     println!("{:?} without decisions", two.site().clock.now().since(begun));
     win(three, "third", absent()).await;
     for node in [two, three] {
-        for (key, etag) in [("first", &first.etag), ("second", &first.etag)] {
-            let lost = node.put_if(BUCKET, key, "again", absent()).await.unwrap_err();
-            assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{lost}");
-            assert!(!etag.is_empty());
+        for key in [&first, "second", "third"] {
+            loses(node, key).await;
         }
     }
     let home = known(two).await.home;
-    assert!([two.id(), three.id()].contains(&home.site) && home.epoch == 2, "{home:?}");
+    // Once for the node that is gone; again where the next is silent for too long, as on a busy machine.
     let taken: u64 = [two, three].iter().map(|node| node.site().nodes.taken_over()).sum();
-    assert_eq!(taken, 1);
+    assert!(
+        [two.id(), three.id()].contains(&home.site) && taken >= 1 && home.epoch == 1 + taken,
+        "{home:?} {taken}"
+    );
     // The former home comes back, and is none: it asks.
     world.sites[0].start().await;
     leased(&world.sites[0], &[0, 1, 2]).await;
     win(&world.sites[0], "fourth", absent()).await;
     assert_eq!(known(&world.sites[0]).await.home.site, home.site);
     world.stop().await;
+}
+
+/// Wins a key with a body in scope `site`; which key that was. Of a try that is not answered nobody knows, so each has its own.
+async fn won_for_the_site(node: &TestSite, body: Bytes) -> String {
+    for attempt in 0..20 {
+        let key = format!("{}-{attempt}", body.len());
+        match node.put_if(BUCKET, &key, body.clone(), absent()).await {
+            Ok(done) if done.receipt.scope.as_deref() == Some("site") => return key,
+            // A node was silent for too long, and the view went on without it.
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::HomeUnreachable, "{error}"),
+        }
+    }
+    panic!("none of twenty conditions was decided for the site")
+}
+
+/// What was won stays so; who decides may have no lease for a moment.
+async fn loses(node: &TestSite, key: &str) {
+    node.until("it is lost", || async {
+        let lost = node.put_if(BUCKET, key, "other", absent()).await.unwrap_err();
+        let kinds = [ErrorKind::PreconditionFailed, ErrorKind::HomeUnreachable];
+        assert!(kinds.contains(&lost.kind()), "{lost}");
+        lost.kind() == ErrorKind::PreconditionFailed
+    })
+    .await;
 }
 
 /// The body and ETag of the counter at a node.

@@ -116,15 +116,26 @@ async fn what_is_written_through_one_node_is_read_through_every_other_at_once() 
     put(&world.sites[1], "0", "second").await.unwrap();
     sees(&world.sites[2], "0", &"second".into()).await;
     delete(&world.sites[2], "0").await;
-    leased(&world.sites[0], &[0, 1, 2]).await;
-    let gone = get(&world.sites[0], "0").await.unwrap_err();
-    assert_eq!(gone.kind(), ErrorKind::NoSuchKey);
-    assert_eq!(gone.headers().iter().find(|(name, _)| *name == "x-skerry-scope").unwrap().1, "site");
-    delete(&world.sites[1], "nothing").await;
-    assert_eq!(list(&world.sites[1]).await, (["1", "2", "3", "4"].map(String::from).into(), "site".into()));
+    let [one, two, _] = &world.sites[..] else { panic!("three nodes") };
+    one.until("it is gone for the site", || async {
+        let gone = get(one, "0").await.unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::NoSuchKey);
+        gone.headers().iter().find(|(name, _)| *name == "x-skerry-scope").unwrap().1 == "site"
+    })
+    .await;
+    delete(two, "nothing").await;
+    two.until("it lists for the site", || async {
+        let (names, scope) = list(two).await;
+        assert_eq!(names, ["1", "2", "3", "4"]);
+        scope == "site"
+    })
+    .await;
     // Nobody asked for it: it is the site's all the same.
-    let plain = world.sites[0].put("photos", "plain", "body").await.unwrap();
-    assert_eq!(plain.receipt.scope.as_deref(), Some("site"));
+    one.until("a plain write is the site's", || async {
+        let plain = one.put("photos", "plain", "body").await.unwrap();
+        plain.receipt.scope.as_deref() == Some("site")
+    })
+    .await;
     let asks = RequestContext { scope: Some("node".into()), ..context() };
     let own = world.sites[0].put_in(&asks, "photos", "own", "body").await.unwrap();
     assert_eq!(own.receipt.scope.as_deref(), Some("node"));

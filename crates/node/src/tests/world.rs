@@ -453,10 +453,13 @@ impl TestWorld {
         }
     }
 
-    /// Waits until a site has links to all others.
+    /// Waits until a site has links to all others, and they to it: either end may be told first.
     pub(super) async fn linked(&self, site: &TestSite) {
         let wanted = self.sites.iter().filter(|other| other.core.is_some()).count() - 1;
         site.until("all links stand", || async { site.site().boxes.linked().len() == wanted }).await;
+        for other in self.sites.iter().filter(|other| other.core.is_some() && other.id() != site.id()) {
+            other.until("its end stands", || async { other.site().linked(site.id()) }).await;
+        }
     }
 
     /// Waits until every site has seen the same of a bucket, and all of it.
