@@ -146,16 +146,10 @@ async fn failures_and_timeouts_are_samples_like_others() {
     assert_eq!(target.connected.load(Ordering::Relaxed), 5);
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_stops_gets_what_was_measured() {
-    let plan = Plan {
-        name: String::new(),
-        seed: 1,
-        client: 0,
-        trials: 3,
-        begin_wall_ms: None,
-        phases: vec![Phase { seconds: Some(1000.0), ..phase(1) }],
-    };
+/// What comes of a plan that its tenth operation stops.
+async fn stopped(trials: u64, phase: Phase) -> Outcome {
+    let plan =
+        Plan { name: String::new(), seed: 1, client: 0, trials, begin_wall_ms: None, phases: vec![phase] };
     let progress: Arc<Progress> = Arc::default();
     let stopper = Arc::clone(&progress);
     let target = Clockwork::new(move |number| {
@@ -164,7 +158,12 @@ async fn who_stops_gets_what_was_measured() {
         }
         1
     });
-    let outcome = run(&plan, Arc::new(target), &progress, None).await.unwrap();
+    run(&plan, Arc::new(target), &progress, None).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_gets_what_was_measured() {
+    let outcome = stopped(3, Phase { seconds: Some(1000.0), ..phase(1) }).await;
     assert!(outcome.stopped);
     assert_eq!(outcome.phases.iter().map(|phase| phase.samples.len()).sum::<usize>(), 10);
 }
@@ -172,24 +171,8 @@ async fn who_stops_gets_what_was_measured() {
 /// Who waits for his turn at a rate when all is stopped has nothing to do any more: what is due later would have taken no time.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_begun_by_those_who_waited_when_a_run_at_a_rate_is_stopped() {
-    let plan = Plan {
-        name: String::new(),
-        seed: 1,
-        client: 0,
-        trials: 1,
-        begin_wall_ms: None,
-        phases: vec![Phase { seconds: Some(1000.0), arrival: Arrival::Rate(10.0), ..phase(4) }],
-    };
-    let progress: Arc<Progress> = Arc::default();
-    let stopper = Arc::clone(&progress);
-    let target = Clockwork::new(move |number| {
-        if number == 9 {
-            stopper.stop();
-        }
-        1
-    });
-    let outcome = run(&plan, Arc::new(target), &progress, None).await.unwrap();
-    let samples = &outcome.phases[0].samples;
+    let at_a_rate = Phase { seconds: Some(1000.0), arrival: Arrival::Rate(10.0), ..phase(4) };
+    let samples = &stopped(1, at_a_rate).await.phases[0].samples;
     assert_eq!(samples.len(), 10);
     assert!(samples.iter().all(|sample| sample.total_ns > 0), "{samples:?}");
 }
