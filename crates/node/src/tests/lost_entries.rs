@@ -81,7 +81,7 @@ async fn others_get_what_was_taken_before_where_nobody_else_can_be_asked() {
         one.until("it has come", || async { one.get("photos", "theirs").await.is_ok() }).await;
         one.put("photos", "mine", "v2").await.unwrap();
         one.put("photos", "later", "l").await.unwrap();
-        has_key(two, "later").await;
+        two.has_all_of(one, "photos").await;
         let manual = || async {
             let found = three.site().bucket("photos").await.unwrap();
             found.is_some_and(|found| three.site().joins(&found) == skerry_model::bucket::Joins::Manual)
@@ -202,7 +202,7 @@ async fn a_body_that_is_lost_with_its_frame_counts_as_held_there_no_more_though_
         };
         two.until("it counts on the first, which said what it holds", unprotected).await;
         world.sites[0].put("photos", "later", "LATER").await.unwrap();
-        has_key(two, "later").await;
+        two.has_all_of(&world.sites[0], "photos").await;
     }
     for site in [0, 2] {
         world.sites[site].stop().await;
@@ -238,7 +238,7 @@ async fn a_prefetch_at_a_site_that_waits_for_one_at_sea_says_so_and_is_over() {
     for key in ["first", "which-rots", "later"] {
         world.sites[0].put("photos", key, noise(5000, 1)).await.unwrap();
     }
-    has_key(&world.sites[1], "later").await;
+    world.sites[1].has_all_of(&world.sites[0], "photos").await;
     for site in [0, 2] {
         world.sites[site].stop().await;
     }
@@ -447,14 +447,16 @@ async fn the_homes_of_two_nodes_that_lost_entries_pass_one_after_the_other() {
         }
     }
     // What was decided is at all of them, and each can take the homes over.
-    for name in named.iter().flatten() {
+    for (home, name) in
+        named.iter().enumerate().flat_map(|(home, names)| names.iter().map(move |name| (home, name)))
+    {
         for node in &world.sites[..3] {
             node.until("it has all of the bucket", || async {
                 let found = node.site().bucket(name).await.unwrap();
                 found.is_some_and(|found| node.site().is_complete(found.id))
-                    && node.get(name, "later").await.is_ok()
             })
             .await;
+            node.has_all_of(&world.sites[home], name).await;
         }
     }
     for node in &mut world.sites {
@@ -489,7 +491,7 @@ async fn a_drain_of_a_site_that_lost_entries_says_for_whom_it_waits() {
     for key in ["first", "which-rots", "later"] {
         world.sites[0].put("photos", key, noise(5000, 1)).await.unwrap();
     }
-    has_key(&world.sites[1], "later").await;
+    world.sites[1].has_all_of(&world.sites[0], "photos").await;
     for site in [0, 2] {
         world.sites[site].stop().await;
     }

@@ -238,6 +238,18 @@ impl TestSite {
         assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "waited in vain until {what}");
     }
 
+    /// Waits until all that another site has of a bucket has come. That a key is read here says nothing of it: what is not here
+    /// is asked for elsewhere.
+    pub(super) async fn has_all_of(&self, other: &Self, bucket: &str) {
+        let seen = async |site: &Self| {
+            let id = site.site().bucket(bucket).await.unwrap()?.id;
+            site.site().read(move |view| space::vector(view, id).map_err(unreadable)).await.ok()
+        };
+        let all = seen(other).await.unwrap();
+        let is_here = || async { seen(self).await.is_some_and(|here| here.includes(&all)) };
+        self.until("all of it has come", is_here).await;
+    }
+
     pub(super) async fn create_bucket(&self, name: &str) -> Outcome<()> {
         let request = CreateBucket { name: name.into(), location: None };
         self.services().buckets.create(&context(), request).await.map(drop)
