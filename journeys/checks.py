@@ -1,4 +1,4 @@
-"""Counting checks: one line per check, `ok …` or `FAIL …`, and the closing line `N passed, N failed`."""
+"""Counting checks: one line per check, `ok …` or `FAIL …`, and the closing lines `failed journeys: …`, `N passed, N failed`."""
 
 import time
 import traceback
@@ -50,6 +50,7 @@ class Checks:
         self.passed = 0
         self.failed = 0
         self.skipped = 0
+        self.broken = []  # the journeys that have failed checks
 
     @contextmanager
     def check(self, name):
@@ -70,6 +71,8 @@ class Checks:
         print(f"skip {name}: {reason}", flush=True)
 
     def close(self):
-        """The closing line; true if nothing failed."""
+        """The closing line, and which journeys have failed checks; true if nothing failed."""
+        if self.broken:
+            print(f"failed journeys: {' '.join(self.broken)}", flush=True)
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
         return self.failed == 0 and self.passed > 0

@@ -106,6 +106,8 @@ def run_one(checks, options, name, journey):
         shutil.rmtree(directory, ignore_errors=True)
     else:
         print(f"     kept {directory}", flush=True)
+    if checks.failed != failed:
+        checks.broken.append(name)
 
 
 if __name__ == "__main__":

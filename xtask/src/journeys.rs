@@ -11,6 +11,8 @@ use crate::{prerequisites, run};
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
+    /// The journeys that these checks are of.
+    pub(crate) of: Vec<String>,
     /// One reason each.
     pub(crate) skipped: Vec<String>,
 }
@@ -49,10 +51,13 @@ pub(crate) fn run(arguments: &[String], binary: Binary) -> Result<Tally, String>
     Ok(tally)
 }
 
-/// Reads `skip WHAT: reason` and the closing line; says whether this was the latter.
+/// Reads `skip WHAT: reason`, `failed journeys: NAME…` and the closing line; says whether this was the latter.
 fn note(tally: &mut Tally, line: &str) -> bool {
     if let Some(reason) = line.strip_prefix("skip ") {
         tally.skipped.push(reason.to_owned());
+    }
+    if let Some(names) = line.strip_prefix("failed journeys: ") {
+        tally.of = names.split(' ').map(str::to_owned).collect();
     }
     let Some((passed, failed)) = closing(line) else { return false };
     tally.passed = passed;
@@ -134,6 +139,8 @@ mod tests {
         let mut tally = Tally::default();
         assert!(!note(&mut tally, "ok   aws1 buckets"));
         assert!(!note(&mut tally, "skip aws2: not installed"));
+        assert!(!note(&mut tally, "failed journeys: nodes again"));
+        assert_eq!(tally.of, ["nodes", "again"]);
         assert!(note(&mut tally, "12 passed, 3 failed, 1 skipped"));
         assert_eq!((tally.passed, tally.failed), (12, 3));
         assert_eq!(tally.skipped, ["aws2: not installed"]);

@@ -4,6 +4,7 @@
 //! real clients, and is all that CI runs. A developer sees red here before a server does. Nothing but std,
 //! serde_json and toml: it must build in seconds on an empty machine.
 
+mod again;
 mod arm;
 mod bans;
 mod callgrind;

@@ -1,13 +1,16 @@
 //! `cargo xtask test`: prerequisites, gate, the tests of the workspace (the simulator's swarm among them), histories
-//! under a foreign checker, the journeys. All of CI is this command; its last line is the sum.
+//! under a foreign checker, the journeys. All of CI is this command; its last line is the sum. What failed is named at the end,
+//! and run once more by itself (`again.rs`).
 
-use crate::{gate, journeys, linear, prerequisites, run};
+use crate::{again, gate, journeys, linear, prerequisites, run};
 
 #[derive(Default)]
 struct Sum {
     passed: usize,
     failures: Vec<String>,
     failed: usize,
+    /// What failed once and passed by itself.
+    flaky: Vec<String>,
     skipped: Vec<String>,
     left_out: usize,
 }
@@ -35,24 +38,31 @@ fn heading(what: &str) {
 }
 
 fn workspace(sum: &mut Sum) -> Result<(), String> {
-    let before = sum.failed;
+    let (mut broke, mut names) = (0, Vec::new());
     let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
     let succeeded = run::watch(&mut run::cargo(&arguments), |line| {
+        names.extend(again::failed(line).map(str::to_owned));
         if let Some([passed, failed, ignored]) = result(line) {
             sum.passed += passed;
-            sum.failed += failed;
+            broke += failed;
             sum.left_out += ignored;
         }
     })?;
-    if !succeeded {
-        sum.failed = sum.failed.max(before + 1);
-        sum.failures.push("cargo test --workspace".into());
+    if succeeded {
+        return Ok(());
     }
+    // A binary that broke off names nothing.
+    let is_all_named = broke == names.len() && broke > 0;
+    let passes = is_all_named && broke <= again::MOST && {
+        heading("once more, by themselves");
+        again::pass(&names)?
+    };
+    sum.settle("cargo test --workspace", broke.max(1), names, passes);
     Ok(())
 }
 
 /// The three counts of `test result: ok. 5 passed; 0 failed; 1 ignored; …`.
-fn result(line: &str) -> Option<[usize; 3]> {
+pub(crate) fn result(line: &str) -> Option<[usize; 3]> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let mut parts = counts.split("; ");
     let mut count = |name: &str| parts.next()?.strip_suffix(name)?.trim().parse().ok();
@@ -75,18 +85,36 @@ fn histories(sum: &mut Sum) {
 }
 
 fn clients(sum: &mut Sum) {
-    match journeys::run(&[], journeys::Binary::Tested) {
-        Ok(tally) => {
-            sum.passed += tally.passed;
-            sum.failed += tally.failed;
-            sum.skipped.extend(tally.skipped);
-            if tally.failed > 0 {
-                sum.failures.push("client journeys".into());
-            }
-        }
+    let run = journeys::run(&[], journeys::Binary::Tested).and_then(|tally| {
+        sum.passed += tally.passed;
+        sum.skipped.extend(tally.skipped);
+        let passes = (1..=again::MOST).contains(&tally.of.len()) && {
+            heading("once more, by themselves");
+            again::go_well(&tally.of)?
+        };
+        Ok((tally.failed, tally.of, passes))
+    });
+    match run {
+        Ok((0, ..)) => {}
+        Ok((failed, of, passes)) => sum.settle("client journeys", failed, of, passes),
         Err(reason) => {
             sum.failed += 1;
             sum.failures.push(format!("client journeys: {reason}"));
+        }
+    }
+}
+
+impl Sum {
+    /// Counts what failed, which passed by itself or did not.
+    fn settle(&mut self, what: &str, failed: usize, names: Vec<String>, passes: bool) {
+        let named = names.into_iter().map(|name| format!("{what}: {name}"));
+        if passes {
+            self.passed += failed;
+            self.flaky.extend(named);
+        } else {
+            self.failed += failed;
+            self.failures.push(what.into());
+            self.failures.extend(named);
         }
     }
 }
@@ -99,6 +127,13 @@ fn close(mut sum: Sum) -> Result<(), String> {
     }
     for reason in &sum.skipped {
         println!("skipped: {reason}");
+    }
+    for name in &sum.flaky {
+        println!("flaky: {name} (it failed beside the rest and passed by itself)");
+    }
+    if sum.flaky.len() > again::MOST {
+        sum.failed += sum.flaky.len();
+        sum.failures.push(format!("more than {} flaky tests", again::MOST));
     }
     if run::in_ci() && !sum.skipped.is_empty() {
         sum.failed += sum.skipped.len();
@@ -114,6 +149,16 @@ fn close(mut sum: Sum) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_passes_by_itself_is_flaky_and_what_does_not_has_failed() {
+        let mut sum = Sum::default();
+        sum.settle("tests", 1, vec!["a".into()], true);
+        sum.settle("journeys", 2, vec!["b".into()], false);
+        assert_eq!((sum.passed, sum.failed), (1, 2));
+        assert_eq!(sum.flaky, ["tests: a"]);
+        assert_eq!(sum.failures, ["journeys", "journeys: b"]);
+    }
 
     #[test]
     fn the_counts_of_a_test_binary_are_read() {

@@ -1,0 +1,43 @@
+//! What failed beside everything else is run once more, by itself.
+//!
+//! A test that passes then is `flaky`: it is named at the end with that word, and its first failure stays in the output.
+//! Invariants: what fails twice fails; so do more than [`MOST`] flaky ones, and a binary that broke off.
+
+use crate::{journeys, run};
+
+/// Flaky ones that one run may have: a machine was busy. More is something that broke.
+pub(crate) const MOST: usize = 2;
+
+/// The name in a line `test NAME ... FAILED`.
+pub(crate) fn failed(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+}
+
+/// Whether these tests pass by themselves, one after the other.
+pub(crate) fn pass(names: &[String]) -> Result<bool, String> {
+    let arguments =
+        ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--exact", "--test-threads=1"];
+    let mut passed = 0;
+    let succeeded = run::watch(run::cargo(&arguments).args(names), |line| {
+        passed += crate::test::result(line).map_or(0, |[passed, ..]| passed);
+    })?;
+    Ok(succeeded && passed >= names.len())
+}
+
+/// Whether these journeys pass by themselves.
+pub(crate) fn go_well(names: &[String]) -> Result<bool, String> {
+    let tally = journeys::run(names, journeys::Binary::Tested)?;
+    Ok(tally.failed == 0 && tally.passed > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_failed_test_is_read() {
+        assert_eq!(failed("test tests::pins::a_pin ... FAILED"), Some("tests::pins::a_pin"));
+        assert_eq!(failed("test tests::pins::a_pin ... ok"), None);
+        assert_eq!(failed("test result: FAILED. 5 passed; 2 failed"), None);
+    }
+}
