@@ -89,6 +89,16 @@ impl RecoveryFile {
     }
 }
 
+/// Whether a place is being taken here of a site that was in a bucket, as far as is known: what there is of it, and what is lost
+/// with that site, is for that to say.
+pub(crate) fn is_taken(view: &dyn View, site: &Site, bucket: BucketId) -> Outcome<bool> {
+    let (places, files) =
+        (model::replacements(view, site.system, site.id).map_err(unreadable)?, RecoveryFile::all(view)?);
+    let begins = |file: &RecoveryFile| file.done.is_none() && file.found.contains(&bucket);
+    // Where nothing is written down it has just begun.
+    Ok(places.iter().any(|gone| files.get(gone).is_none_or(begins)))
+}
+
 /// What is shown of places that this site takes, and of homes that it is to give to others.
 #[derive(Debug, Default)]
 pub(crate) struct Replacing {

@@ -4,7 +4,8 @@
 //! which judges what all others say of a bucket whose whole members burned, or were begun anew. Invariants: only an operator's
 //! word (`declare-lost`, `expel`) makes a site count as lost, unless it is linked, and speaks for no other site; every other one
 //! must be linked and have said itself that nothing lies there, or that it is joining as well and has nothing that is not here;
-//! nothing may have come meanwhile; who waits says for whom, and what ends it.
+//! nothing may have come meanwhile; who waits says for whom, and what ends it; while this site takes the place of one that was in
+//! the bucket, `workers/replace.rs` says what there is, and what is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use skerry_model::space;
 use super::{heard, refusal};
 use crate::leaving;
 use crate::peers::message::{Request, Response};
+use crate::replacing::is_taken;
 use crate::site::{Site, unreadable};
 
 /// How long another site may take to say what it is to the bucket.
@@ -55,7 +57,9 @@ impl Orphans {
         if !takes {
             site.leaving.set_waits(bucket, said(site, bucket, &waits).await);
         }
-        let settled = self.alone.look(bucket, own, &waits);
+        let here = site.clone();
+        let is_taken = site.read(move |view| is_taken(view, &here, bucket)).await;
+        let settled = self.alone.look(bucket, own, &waits) && is_taken.is_ok_and(|is_taken| !is_taken);
         if settled {
             tracing::warn!(
                 %bucket,

@@ -1,10 +1,16 @@
 //! A new machine takes the place of a site that is gone for ever.
 
+use std::time::Duration;
+
 use skerry_gateway::service::{
-    BucketPatch, ErrorKind, Outcome, RecoveryStatus, ReplaceRequest, ReplacedSite, WriteCondition,
+    BucketPatch, DutyRequest, ErrorKind, Outcome, RecoveryStatus, ReplaceRequest, ReplacedSite,
+    WriteCondition,
 };
 
 use super::world::{TestSite, TestWorld, noise};
+
+/// More than two looks take that a member which is not whole takes for itself.
+const LOOKS: Duration = Duration::from_secs(7);
 
 fn absent() -> WriteCondition {
     WriteCondition { absent: true, matches: None }
@@ -153,6 +159,39 @@ async fn it_waits_for_everybody_and_goes_on_after_a_start() {
 }
 
 /// Two at once; what nobody else has, and what may not be followed, is named.
+/// Who joins a bucket that nobody has any more holds what there is, by itself; but not while it takes the place of who had it, which
+/// says what is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_joining_already_says_what_is_lost_once_it_takes_the_place() {
+    let mut world = TestWorld::new(3).await;
+    world.sites[1].create_bucket("alone").await.unwrap();
+    world.sites[1].put("alone", "k", "nobody read it").await.unwrap();
+    for site in [&world.sites[0], &world.sites[2]] {
+        site.until("the bucket is known", || async { site.site().bucket("alone").await.unwrap().is_some() })
+            .await;
+    }
+    gone(&mut world, 1).await;
+    let (one, three) = (&world.sites[0], &world.sites[2]);
+    let id = three.site().bucket("alone").await.unwrap().unwrap().id;
+    three.site().join(id).await.unwrap();
+    // It finds out what is lacking, and takes nothing yet.
+    let duty = |word: &str| DutyRequest { duty: word.into(), abandon_uploads: false };
+    three.services().admin.set_duty("site-3", duty("freeze")).await.unwrap();
+    replace(one, "site-2", "site-3", true).await.unwrap();
+    let holds = || async { !recovery(three, &world.sites[1]).await.waits_for.is_empty() };
+    three.until("it has begun, and holds nothing", holds).await;
+    // More than two looks for who might have the bucket.
+    let begun = three.site().clock.now();
+    let looked = || async { three.site().clock.now().since(begun) > LOOKS || three.site().is_complete(id) };
+    three.until("it has looked", looked).await;
+    assert!(!three.site().is_complete(id), "what is lost would be said by nobody");
+    three.services().admin.set_duty("site-3", duty("serve")).await.unwrap();
+    let shown = done(three, &world.sites[1]).await;
+    assert_eq!(shown.lost, ["alone"], "{shown:?}");
+    assert!(three.site().is_complete(id));
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_takes_the_places_of_two_and_says_what_is_lost() {
     let mut world = TestWorld::new(5).await;
