@@ -25,9 +25,11 @@ use crate::trust::{PublicKey, entropy};
 
 /// Time for TCP to connect to one address.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The pause before the second try; doubles up to [`LONGEST`].
+/// The pause before the second try; doubles up to what [`longest`] says.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// A peer that is away for long is met within this time of its return, if it does not dial itself.
+/// The longest pause, for each peer that is away: all of them together are dialled once in it, at some 250 bytes.
+const EACH: Duration = Duration::from_secs(1);
+/// No pause is longer, and those on links that are paid for become so long.
 const LONGEST: Duration = Duration::from_secs(30);
 /// The same while a link stands that others carry.
 const LONGEST_CARRIED: Duration = Duration::from_secs(600);
@@ -62,6 +64,7 @@ pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop
         };
         // How long the link stood: dialling in vain takes long, too, and is no reason to dial sooner.
         let mut stood = Duration::ZERO;
+        let (counters, sent) = (want.counters.clone(), want.counters.read(node).sent);
         let round = async {
             let token = want.token.clone();
             match token.run_until_cancelled(dial(&shared, node, want)).await {
@@ -81,7 +84,9 @@ pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop
         pause = if stood > STEADY {
             SHORTEST
         } else {
-            (pause * 2).min(if is_carried(&shared, node) { LONGEST_CARRIED } else { LONGEST })
+            // Somebody is there and did not take the link, or breaks it: trying costs handshakes, and is not what helps.
+            let least = if counters.read(node).sent > sent { LONGEST } else { Duration::ZERO };
+            (pause * 2).min(shared.state(|state| longest(state, node)).max(least))
         };
         tokio::select! {
             () = stop.cancelled() => return,
@@ -102,12 +107,18 @@ async fn heard(shared: &Shared, wakers: &Wakers) {
     pace::pause(jittered(APART.saturating_mul(peers).min(LONGEST))).await;
 }
 
-/// Whether the link that stands is carried by others.
-fn is_carried(shared: &Shared, node: NodeId) -> bool {
-    let hops = |state: &mut super::State| {
-        state.peers.get(&node).and_then(|peer| Some(peer.standing.as_ref()?.course.hops))
-    };
-    shared.state(hops).is_some_and(|hops| hops > 0)
+/// How long the pause between two tries becomes. A cut that ends is noticed by nobody else where all links ran through it: who
+/// is away is tried often as long as they are few and nobody pays for it.
+fn longest(state: &super::State, node: NodeId) -> Duration {
+    let Some(peer) = state.peers.get(&node) else { return LONGEST };
+    match &peer.standing {
+        Some(standing) if standing.course.hops > 0 => LONGEST_CARRIED,
+        _ if peer.rest.is_some() => LONGEST,
+        _ => {
+            let away = state.peers.values().filter(|peer| peer.standing.is_none()).count();
+            EACH.saturating_mul(u32::try_from(away).unwrap_or(u32::MAX).max(1)).min(LONGEST)
+        }
+    }
 }
 
 /// What wakes a dialling task.
@@ -312,4 +323,29 @@ fn reason(error: &io::Error) -> String {
 /// Between a half and one and a half of a pause, so that many sites do not dial in step.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + entropy::share())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::super::super::Net;
+    use super::super::TcpNet;
+    use super::*;
+    use crate::trust::Identity;
+
+    #[tokio::test]
+    async fn few_that_are_away_are_tried_often_unless_somebody_pays() {
+        let net = TcpNet::bind("127.0.0.1:0", &Identity::generate().unwrap()).await.unwrap();
+        let silent = || PeerAddress { key: Identity::generate().unwrap().public(), addresses: Vec::new() };
+        let peers: Vec<PeerAddress> = (0..40).map(|_| silent()).collect();
+        let node = peers[0].key.node();
+        let longest = || net.shared.state(|state| longest(state, node));
+        for (away, pause) in [(1, EACH), (3, EACH * 3), (40, LONGEST)] {
+            net.set_peers(peers[..away].to_vec());
+            assert_eq!(longest(), pause, "{away} are away");
+        }
+        net.set_peers(peers[..1].to_vec());
+        net.set_rest(node, Some(Duration::from_secs(600)));
+        assert_eq!(longest(), LONGEST);
+    }
 }
