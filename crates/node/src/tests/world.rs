@@ -235,7 +235,17 @@ impl TestSite {
                 tokio::time::timeout(Duration::from_millis(20), changes.changed()).await.ok();
             }
         };
-        assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "waited in vain until {what}");
+        if tokio::time::timeout(PATIENCE, wait).await.is_err() {
+            assert!(self.core.is_some(), "waited in vain until {what}");
+            let site = self.site();
+            let mut joins = Vec::new();
+            for bucket in site.incomplete() {
+                let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
+                joins.push((bucket, members, site.leaving.waits(bucket)));
+            }
+            let (id, linked) = (self.id(), site.boxes.linked());
+            panic!("waited in vain until {what}; at {id}, linked with {linked:?}, which joins {joins:?}");
+        }
     }
 
     /// Waits until all that another site has of a bucket has come. That a key is read here says nothing of it: what is not here
