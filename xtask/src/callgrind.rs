@@ -55,6 +55,30 @@ impl Profile {
         all.truncate(most);
         all
     }
+
+    /// The instructions of each crate, by what its functions do themselves; most first.
+    pub(crate) fn parts(&self) -> Vec<(&str, u64)> {
+        let mut parts: BTreeMap<&str, u64> = BTreeMap::new();
+        for (name, cost) in &self.own {
+            *parts.entry(part(name)).or_default() += cost;
+        }
+        let mut parts: Vec<(&str, u64)> = parts.into_iter().collect();
+        parts.sort_by_key(|(_, cost)| core::cmp::Reverse(*cost));
+        parts
+    }
+}
+
+/// The crate of a function: of a method of a foreign trait, or of what is dropped, that of the type. C has no crates.
+fn part(name: &str) -> &str {
+    let inner = name.strip_prefix("core::ptr::drop_in_place<").unwrap_or(name);
+    let inner = inner.trim_start_matches(|first: char| "<&*[(".contains(first)).trim_start_matches("mut ");
+    let inner = inner.trim_start_matches("dyn ").trim_start_matches(|first: char| "<&*[(".contains(first));
+    match inner.split_once("::") {
+        Some((first, _)) if first.chars().all(|one| one.is_ascii_alphanumeric() || one == '_') => first,
+        _ if ["mem", "__mem", "bcmp"].iter().any(|copies| name.starts_with(copies)) => "copying, comparing",
+        _ if ["alloc", "free", "malloc"].iter().any(|word| name.contains(word)) => "the allocator",
+        _ => "C and assembly",
+    }
 }
 
 /// `(7) name` says once what 7 stands for, `(7)` means it again.
@@ -69,6 +93,18 @@ fn named<'t>(names: &mut BTreeMap<&'t str, &'t str>, text: &'t str) -> &'t str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_function_counts_for_the_crate_of_its_type() {
+        assert_eq!(part("skerry_gateway::http::answer"), "skerry_gateway");
+        assert_eq!(part("<hyper::proto::Conn<T> as tokio::io::AsyncRead>::poll_read"), "hyper");
+        assert_eq!(part("<&mut tokio::Task as core::future::Future>::poll"), "tokio");
+        assert_eq!(part("core::ptr::drop_in_place<skerry_model::Record>"), "skerry_model");
+        assert_eq!(part("core::ptr::drop_in_place<[bytes::Bytes]>"), "bytes");
+        assert_eq!(part("__memcpy_avx_unaligned_erms"), "copying, comparing");
+        assert_eq!(part("_int_malloc"), "the allocator");
+        assert_eq!(part("blake3_hash_many_avx2"), "C and assembly");
+    }
 
     #[test]
     fn costs_of_calls_belong_to_the_callee() {

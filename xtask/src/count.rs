@@ -41,6 +41,7 @@ struct Options {
     counter: Counter,
     threads: u64,
     top: usize,
+    parts: bool,
     check: bool,
     write: bool,
     signed: bool,
@@ -54,6 +55,7 @@ impl Options {
             counter: Counter::Instructions,
             threads: 4,
             top: 0,
+            parts: false,
             check: false,
             write: false,
             signed: false,
@@ -66,6 +68,7 @@ impl Options {
                 "--dir" => options.directory = value()?.into(),
                 "--threads" => options.threads = value()?.parse().map_err(|_| "--threads needs a number")?,
                 "--top" => options.top = value()?.parse().map_err(|_| "--top needs a number")?,
+                "--parts" => options.parts = true,
                 "--cpu" => options.counter = Counter::Cpu,
                 "--check" => options.check = true,
                 "--write" => options.write = true,
@@ -120,6 +123,11 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
                 println!("{:12} {each:>12} {before:>8}", cell.0);
                 for (name, cost) in profile.top(options.top) {
                     println!("{:>25} {}", cost / cell.5, name.chars().take(100).collect::<String>());
+                }
+                for (part, cost) in profile.parts().into_iter().filter(|_| options.parts) {
+                    if cost * 100 >= profile.total() {
+                        println!("{:>25} {:>3} % {part}", cost / cell.5, cost * 100 / profile.total());
+                    }
                 }
                 figures.insert(cell.0, each);
             }

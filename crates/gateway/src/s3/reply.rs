@@ -1,17 +1,19 @@
 //! Answers: headers, XML documents, errors with their request id.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
-use s3s::dto::{self, ETag, Timestamp, TimestampFormat};
+use s3s::dto::{self, ETag, Timestamp};
 use s3s::xml;
 use skerry_base::WallTime;
 
 use super::REGION;
 use super::references::expanded;
 use crate::http::body::{Outflow, empty, full};
-use crate::service::{Checksum, ChecksumKind, ErrorKind, Outcome, Receipt, ServiceError, VersionId, date};
+use crate::service::{Checksum, ChecksumKind, ErrorKind, Outcome, Receipt, ServiceError, VersionId};
 
 /// How each document begins.
 const DECLARATION: &[u8] = b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
@@ -216,9 +218,12 @@ pub(super) fn read_xml<T: for<'xml> xml::Deserialize<'xml>>(document: &[u8]) -> 
     Ok(value)
 }
 
+/// The last millisecond that a document can say: a year has four digits.
+const LAST: WallTime = WallTime(253_402_300_799_999);
+
 /// A time in a document.
 pub(super) fn timestamp(time: WallTime) -> Option<Timestamp> {
-    Timestamp::parse(TimestampFormat::DateTime, &date::iso(time)).ok()
+    (time <= LAST).then(|| Timestamp::from(UNIX_EPOCH + Duration::from_millis(time.0)))
 }
 
 /// An ETag in a document.
@@ -238,7 +243,11 @@ pub(super) fn value_of(checksums: &[Checksum], kind: ChecksumKind) -> Option<Str
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use s3s::dto::TimestampFormat;
+
     use super::*;
+    use crate::service::date;
 
     #[test]
     fn errors_carry_code_resource_and_id() {
@@ -252,6 +261,18 @@ mod tests {
             text.contains("<Resource>/b/ü&#10;</Resource><RequestId>ID</RequestId><HostId>site<"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_time_in_a_document_is_what_it_is_elsewhere() {
+        let said = |time: u64| timestamp(WallTime(time));
+        for time in [0, 1, 951_782_399_999, 1_700_000_000_500, 4_107_542_400_000, LAST.0] {
+            let mut text = Vec::new();
+            said(time).unwrap().format(TimestampFormat::DateTime, &mut text).unwrap();
+            assert_eq!(String::from_utf8(text).unwrap(), date::iso(WallTime(time)));
+        }
+        // A clock that is far off says nothing.
+        assert!(said(LAST.0 + 1).is_none() && said(u64::MAX).is_none());
     }
 
     #[test]
