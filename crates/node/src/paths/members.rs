@@ -216,7 +216,9 @@ pub(crate) async fn complete(
         tokio::select! {
             heard = caught_up.recv() => match heard {
                 None => return,
-                Some((bucket, source)) => compare(&site, &mut goals, bucket, source).await,
+                Some((bucket, source)) => {
+                    compare(&site, &mut goals, bucket, source).await;
+                }
             },
             _ = turns.tick() => {
                 turn += 1;
@@ -228,6 +230,8 @@ pub(crate) async fn complete(
 
 /// Turns after which somebody of whom a bucket is taken is asked whether that is so still: its disk may be another one.
 const DOUBTED: u64 = 20;
+/// Members that are asked in one turn what there is, one after the other.
+const ASKED: usize = 3;
 
 /// Asks for every bucket that is still being joined, and whether anybody is left to be waited for.
 async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans: &mut Orphans, turn: u64) {
@@ -236,11 +240,15 @@ async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans:
     // What begins anew is whole when all others were heard, and not by what one of them has.
     for bucket in incomplete.into_iter().filter(|bucket| site.check_whole(*bucket).is_ok()) {
         let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
-        let linked = members.unwrap_or_default().into_iter().find(|member| site.linked(*member));
-        if let Some(source) = linked {
-            compare(site, goals, bucket, source).await;
+        let linked: Vec<SiteId> =
+            members.unwrap_or_default().into_iter().filter(|member| site.linked(*member)).collect();
+        // The nearest may be joining as well, and wait for this one.
+        for source in in_turn(&linked, turn) {
+            if compare(site, goals, bucket, source).await {
+                break;
+            }
         }
-        let takes = linked.is_some() && goals.contains_key(&bucket) && !turn.is_multiple_of(DOUBTED);
+        let takes = !linked.is_empty() && goals.contains_key(&bucket) && !turn.is_multiple_of(DOUBTED);
         if !site.is_complete(bucket) && orphans.settle(site, bucket, takes).await {
             goals.remove(&bucket);
             finish(site, bucket).await;
@@ -248,17 +256,30 @@ async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans:
     }
 }
 
-async fn compare(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, bucket: BucketId, source: SiteId) {
+/// Some of these, others with each turn.
+fn in_turn(members: &[SiteId], turn: u64) -> impl Iterator<Item = SiteId> {
+    let (len, asked) = (members.len() as u64, ASKED as u64);
+    let first = turn.wrapping_mul(asked).checked_rem(len).unwrap_or(0) as usize;
+    members.iter().cycle().skip(first).take(ASKED.min(members.len())).copied()
+}
+
+/// Whether nobody else need be asked what there is: a whole member has said it, now or before.
+async fn compare(
+    site: &Arc<Site>,
+    goals: &mut BTreeMap<BucketId, Vector>,
+    bucket: BucketId,
+    source: SiteId,
+) -> bool {
     if !site.is_member(bucket) || site.is_complete(bucket) || site.check_whole(bucket).is_err() {
         goals.remove(&bucket);
-        return;
+        return true;
     }
     let goal = match goals.remove(&bucket) {
         Some(goal) => goal,
         None => {
             match site.peers.call(source, &Request::Size { bucket }).await.map(|answer| answer.response) {
                 Ok(Response::Size { vector, .. }) => vector,
-                _ => return,
+                _ => return false,
             }
         }
     };
@@ -268,6 +289,7 @@ async fn compare(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, bucke
     } else {
         finish(site, bucket).await;
     }
+    true
 }
 
 async fn finish(site: &Arc<Site>, bucket: BucketId) {

@@ -1,4 +1,4 @@
-//! Writes at a site that does not hold all of the bucket yet: whom they wait for, and for how long.
+//! Sites that do not hold all of a bucket yet: whom they wait for, their writes too, and for how long.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -58,5 +58,40 @@ async fn puts_behind_one_that_nobody_answered_do_not_wait_for_the_same_silence()
     assert!(in_time.is_ok(), "they wait for nobody");
     // What deletes must know what there is: it asks, and says so when nobody answers.
     assert!(other.delete("tide", "never-seen").await.is_err());
+    world.stop().await;
+}
+
+/// Of a bucket in which nothing differs no feed says anything: who joins asks, and the nearest that it knows may be joining too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_join_do_not_wait_for_each_other_where_the_whole_member_is_farther() {
+    let mut world = TestWorld::new(3).await;
+    world.sites[0].create_bucket("tide").await.unwrap();
+    {
+        let [home, two, three] = &world.sites[..] else { unreachable!() };
+        for site in [two, three] {
+            home.set_rtt(site, Duration::from_millis(300));
+            site.until("the name is known", || async { site.site().bucket("tide").await.unwrap().is_some() })
+                .await;
+        }
+        two.set_rtt(three, Duration::from_millis(1));
+    }
+    world.sites[0].stop().await;
+    let id = {
+        let [_, two, three] = &world.sites[..] else { unreachable!() };
+        let id = two.site().bucket("tide").await.unwrap().unwrap().id;
+        for site in [two, three] {
+            site.site().join(id).await.unwrap();
+        }
+        for (site, other) in [(two, three), (three, two)] {
+            let members = || site.site().drive.ask(move |machine, _| machine.members(id));
+            let knows = || async { members().await.is_some_and(|members| members.contains(&other.id())) };
+            site.until("it knows who else joins", knows).await;
+        }
+        id
+    };
+    world.sites[0].start().await;
+    for site in &world.sites[1..] {
+        site.until("it has all of the bucket", || async { site.site().is_complete(id) }).await;
+    }
     world.stop().await;
 }
