@@ -38,21 +38,23 @@ fn heading(what: &str) {
 }
 
 fn workspace(sum: &mut Sum) -> Result<(), String> {
-    let (mut broke, mut names) = (0, Vec::new());
+    let (mut broke, mut names, mut running) = (0, Vec::new(), 0_usize);
     let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
     let succeeded = run::watch(&mut run::cargo(&arguments), |line| {
         names.extend(again::failed(line).map(str::to_owned));
+        running += usize::from(again::is_begin(line));
         if let Some([passed, failed, ignored]) = result(line) {
             sum.passed += passed;
             broke += failed;
+            running = running.saturating_sub(1);
             sum.left_out += ignored;
         }
     })?;
     if succeeded {
         return Ok(());
     }
-    // A binary that broke off names nothing.
-    let is_all_named = broke == names.len() && broke > 0;
+    // A binary that broke off has no result, and names nothing.
+    let is_all_named = running == 0 && broke == names.len() && broke > 0;
     let passes = is_all_named && broke <= again::MOST && {
         heading("once more, by themselves");
         again::pass(&names)?

@@ -95,7 +95,7 @@ pub(crate) fn is_taken(view: &dyn View, site: &Site, bucket: BucketId) -> Outcom
     let (places, files) =
         (model::replacements(view, site.system, site.id).map_err(unreadable)?, RecoveryFile::all(view)?);
     let begins = |file: &RecoveryFile| file.done.is_none() && file.found.contains(&bucket);
-    // Where nothing is written down it has just begun.
+    // Where nothing is written down it has just begun, or nothing was found yet.
     Ok(places.iter().any(|gone| files.get(gone).is_none_or(begins)))
 }
 

@@ -89,6 +89,7 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
         // Whom this site shares with it is known by then, too.
         site.drive.tell(Input::Fellows(site.peers.roster.others(site.id)));
         site.drive.tell(Input::Roster(entries));
+        site.peers.net().set_paid(site.peers.roster.paid(site.id));
         site.peers.net().set_peers(site.peers.roster.peers());
         site.changes.belonging();
         init::keep_roster(site).await;

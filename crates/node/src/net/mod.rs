@@ -213,6 +213,9 @@ pub trait Net: Send + Sync + 'static {
     /// links are that cost nothing.
     fn set_rest(&self, _peer: NodeId, _every: Option<Duration>) {}
 
+    /// Peers across links that one of the ends pays for, whether they stand or not: they are dialled seldom while they are away.
+    fn set_paid(&self, _peers: BTreeSet<NodeId>) {}
+
     /// Somebody has heard `peer`: it is dialled soon if there is no link, however long the pause between tries has become.
     fn heard(&self, _peer: NodeId) {}
 

@@ -127,6 +127,8 @@ struct State {
     cut: bool,
     /// Nodes that are not connected with directly.
     apart: BTreeSet<NodeId>,
+    /// Nodes across links that one of the ends pays for.
+    paid: BTreeSet<NodeId>,
     /// Whom this node asked last because links broke: the next is another's turn.
     doubted: Option<NodeId>,
     /// Lives that run beside another with the same key.
@@ -222,6 +224,7 @@ impl TcpNet {
             numbers: 0,
             cut: false,
             apart: BTreeSet::new(),
+            paid: BTreeSet::new(),
             doubted: None,
             refused: BTreeMap::new(),
             turned_away: BTreeMap::new(),
@@ -413,6 +416,10 @@ impl Net for TcpNet {
                 peer.take_rest();
             }
         });
+    }
+
+    fn set_paid(&self, peers: BTreeSet<NodeId>) {
+        self.shared.state(|state| state.paid = peers);
     }
 
     fn heard(&self, peer: NodeId) {

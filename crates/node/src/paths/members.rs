@@ -5,10 +5,13 @@
 //! the refusal says who could not be asked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use skerry_base::kv::View;
 use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
 use skerry_base::{BucketId, SiteId, Vector};
@@ -216,9 +219,7 @@ pub(crate) async fn complete(
         tokio::select! {
             heard = caught_up.recv() => match heard {
                 None => return,
-                Some((bucket, source)) => {
-                    compare(&site, &mut goals, bucket, source).await;
-                }
+                Some((bucket, source)) => compare(&site, &mut goals, bucket, &[source]).await,
             },
             _ = turns.tick() => {
                 turn += 1;
@@ -230,7 +231,7 @@ pub(crate) async fn complete(
 
 /// Turns after which somebody of whom a bucket is taken is asked whether that is so still: its disk may be another one.
 const DOUBTED: u64 = 20;
-/// Members that are asked in one turn what there is, one after the other.
+/// Members that are asked in one turn what there is.
 const ASKED: usize = 3;
 
 /// Asks for every bucket that is still being joined, and whether anybody is left to be waited for.
@@ -243,11 +244,7 @@ async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans:
         let linked: Vec<SiteId> =
             members.unwrap_or_default().into_iter().filter(|member| site.linked(*member)).collect();
         // The nearest may be joining as well, and wait for this one.
-        for source in in_turn(&linked, turn) {
-            if compare(site, goals, bucket, source).await {
-                break;
-            }
-        }
+        compare(site, goals, bucket, &in_turn(&linked, turn)).await;
         let takes = !linked.is_empty() && goals.contains_key(&bucket) && !turn.is_multiple_of(DOUBTED);
         if !site.is_complete(bucket) && orphans.settle(site, bucket, takes).await {
             goals.remove(&bucket);
@@ -257,39 +254,46 @@ async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans:
 }
 
 /// Some of these, others with each turn.
-fn in_turn(members: &[SiteId], turn: u64) -> impl Iterator<Item = SiteId> {
+fn in_turn(members: &[SiteId], turn: u64) -> Vec<SiteId> {
     let (len, asked) = (members.len() as u64, ASKED as u64);
     let first = turn.wrapping_mul(asked).checked_rem(len).unwrap_or(0) as usize;
-    members.iter().cycle().skip(first).take(ASKED.min(members.len())).copied()
+    members.iter().cycle().skip(first).take(ASKED.min(members.len())).copied().collect()
 }
 
-/// Whether nobody else need be asked what there is: a whole member has said it, now or before.
+/// Whether all is here that a whole member had when it was asked: one of these, whoever answers first, if none was before.
 async fn compare(
     site: &Arc<Site>,
     goals: &mut BTreeMap<BucketId, Vector>,
     bucket: BucketId,
-    source: SiteId,
-) -> bool {
+    sources: &[SiteId],
+) {
     if !site.is_member(bucket) || site.is_complete(bucket) || site.check_whole(bucket).is_err() {
         goals.remove(&bucket);
-        return true;
+        return;
     }
     let goal = match goals.remove(&bucket) {
-        Some(goal) => goal,
+        Some(goal) => Some(goal),
         None => {
-            match site.peers.call(source, &Request::Size { bucket }).await.map(|answer| answer.response) {
-                Ok(Response::Size { vector, .. }) => vector,
-                _ => return false,
-            }
+            let asked: FuturesUnordered<_> =
+                sources.iter().map(|source| all_of(site, bucket, *source)).collect();
+            pin!(asked.filter_map(core::future::ready)).next().await
         }
     };
+    let Some(goal) = goal else { return };
     let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await;
     if !own.is_ok_and(|own| own.includes(&goal)) {
         goals.insert(bucket, goal);
     } else {
         finish(site, bucket).await;
     }
-    true
+}
+
+/// What another one has of a bucket, if that is all.
+async fn all_of(site: &Site, bucket: BucketId, other: SiteId) -> Option<Vector> {
+    match site.peers.call(other, &Request::Size { bucket }).await.map(|answer| answer.response) {
+        Ok(Response::Size { vector, .. }) => Some(vector),
+        _ => None,
+    }
 }
 
 async fn finish(site: &Arc<Site>, bucket: BucketId) {
@@ -523,5 +527,16 @@ mod tests {
             (true, NAMED),
             "those that are not named are not forgotten"
         );
+    }
+
+    #[test]
+    fn every_member_has_its_turn() {
+        for len in 0..10_u8 {
+            let members: Vec<SiteId> = (0..len).map(|number| SiteId([number; 16])).collect();
+            let asked = |turn: u64| in_turn(&members, turn);
+            assert!((1..9).all(|turn| asked(turn).len() == members.len().min(ASKED)));
+            let all: BTreeSet<SiteId> = (1..=u64::from(len)).flat_map(asked).collect();
+            assert_eq!(all.len(), members.len());
+        }
     }
 }

@@ -57,9 +57,12 @@ impl Orphans {
         if !takes {
             site.leaving.set_waits(bucket, said(site, bucket, &waits).await);
         }
+        if !self.alone.look(bucket, own, &waits) {
+            return false;
+        }
         let here = site.clone();
         let is_taken = site.read(move |view| is_taken(view, &here, bucket)).await;
-        let settled = self.alone.look(bucket, own, &waits) && is_taken.is_ok_and(|is_taken| !is_taken);
+        let settled = is_taken.is_ok_and(|is_taken| !is_taken);
         if settled {
             tracing::warn!(
                 %bucket,

@@ -220,6 +220,20 @@ impl Roster {
         let address = |known: Known| PeerAddress { key: known.key, addresses: known.addresses };
         self.all().into_values().map(address).collect()
     }
+
+    /// The nodes across links that one of the ends pays for, as sites say in their records; within a site nobody pays.
+    pub(crate) fn paid(&self, me: SiteId) -> BTreeSet<NodeId> {
+        let known = self.all();
+        let here = known.get(&me).map(|known| known.place.site);
+        let payers: BTreeSet<SiteId> =
+            known.values().filter(|known| known.pays).map(|known| known.place.site).collect();
+        let is_paid = |known: &&Known| {
+            let there = known.place.site;
+            Some(there) != here
+                && (payers.contains(&there) || here.is_some_and(|here| payers.contains(&here)))
+        };
+        known.values().filter(is_paid).map(|known| known.key.node()).collect()
+    }
 }
 
 #[cfg(test)]
@@ -269,6 +283,25 @@ mod tests {
         };
         assert_eq!(with(limits::SITES - 1), None);
         assert!(with(limits::SITES).is_some_and(|reason| reason.contains("1024 sites belong")));
+    }
+
+    #[test]
+    fn links_of_who_pays_are_paid_for_but_not_those_within_a_site() {
+        let roster = roster();
+        let pays = |number: u8| {
+            let mut known = roster.all();
+            known.entry(site(number)).and_modify(|known| known.pays = true);
+            let paying = Roster::default();
+            paying.replace(known);
+            paying
+        };
+        let nodes = |numbers: &[u8]| numbers.iter().map(|number| PublicKey([*number; 32]).node()).collect();
+        assert_eq!(roster.paid(site(1)), BTreeSet::new());
+        // The other one does; this one does, by either of its nodes.
+        assert_eq!(pays(5).paid(site(1)), nodes(&[5]));
+        assert_eq!(pays(1).paid(site(1)), nodes(&[5]));
+        assert_eq!(pays(1).paid(site(2)), nodes(&[5]));
+        assert_eq!(pays(1).paid(site(5)), nodes(&[1, 2, 3, 4]));
     }
 
     #[test]

@@ -158,7 +158,6 @@ async fn it_waits_for_everybody_and_goes_on_after_a_start() {
     world.stop().await;
 }
 
-/// Two at once; what nobody else has, and what may not be followed, is named.
 /// Who joins a bucket that nobody has any more holds what there is, by itself; but not while it takes the place of who had it, which
 /// says what is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -192,6 +191,7 @@ async fn who_was_joining_already_says_what_is_lost_once_it_takes_the_place() {
     world.stop().await;
 }
 
+/// Two at once; what nobody else has, and what may not be followed, is named.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_takes_the_places_of_two_and_says_what_is_lost() {
     let mut world = TestWorld::new(5).await;

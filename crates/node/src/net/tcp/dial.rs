@@ -113,7 +113,7 @@ fn longest(state: &super::State, node: NodeId) -> Duration {
     let Some(peer) = state.peers.get(&node) else { return LONGEST };
     match &peer.standing {
         Some(standing) if standing.course.hops > 0 => LONGEST_CARRIED,
-        _ if peer.rest.is_some() => LONGEST,
+        _ if peer.rest.is_some() || state.paid.contains(&node) => LONGEST,
         _ => {
             let away = state.peers.values().filter(|peer| peer.standing.is_none()).count();
             EACH.saturating_mul(u32::try_from(away).unwrap_or(u32::MAX).max(1)).min(LONGEST)
@@ -345,7 +345,11 @@ mod tests {
             assert_eq!(longest(), pause, "{away} are away");
         }
         net.set_peers(peers[..1].to_vec());
+        net.set_paid([node].into());
+        assert_eq!(longest(), LONGEST, "never linked");
+        net.set_paid(std::collections::BTreeSet::new());
+        assert_eq!(longest(), EACH);
         net.set_rest(node, Some(Duration::from_secs(600)));
-        assert_eq!(longest(), LONGEST);
+        assert_eq!(longest(), LONGEST, "its links rest");
     }
 }
