@@ -26,6 +26,10 @@ use crate::site::{Site, unreadable};
 /// How long another site may take to say what it is to the bucket.
 const SAY: Duration = Duration::from_secs(5);
 
+/// Why nothing is held yet of a bucket that no other site has.
+const TAKEN: &str = "this site takes the place of one that is gone, and says what of it is lost before it answers for the bucket: \
+    `skerry site show` of that one tells how far it is";
+
 /// Others that are asked at once.
 const AT_ONCE: usize = 16;
 /// Sites that are named for one reason: it is read by people.
@@ -54,15 +58,14 @@ impl Orphans {
             Some(first) => self.waited.insert(bucket, first),
             None => self.waited.remove(&bucket),
         };
-        if !takes {
-            site.leaving.set_waits(bucket, said(site, bucket, &waits).await);
-        }
-        if !self.alone.look(bucket, own, &waits) {
-            return false;
-        }
         let here = site.clone();
-        let is_taken = site.read(move |view| is_taken(view, &here, bucket)).await;
-        let settled = is_taken.is_ok_and(|is_taken| !is_taken);
+        let is_taken =
+            waits.is_over() && site.read(move |view| is_taken(view, &here, bucket)).await.unwrap_or(true);
+        if !takes {
+            let said = if is_taken { Some(TAKEN.into()) } else { said(site, bucket, &waits).await };
+            site.leaving.set_waits(bucket, said);
+        }
+        let settled = !is_taken && self.alone.look(bucket, own, &waits);
         if settled {
             tracing::warn!(
                 %bucket,

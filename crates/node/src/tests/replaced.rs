@@ -179,6 +179,11 @@ async fn who_was_joining_already_says_what_is_lost_once_it_takes_the_place() {
     replace(one, "site-2", "site-3", true).await.unwrap();
     let holds = || async { !recovery(three, &world.sites[1]).await.waits_for.is_empty() };
     three.until("it has begun, and holds nothing", holds).await;
+    let says = || async {
+        let state = three.services().admin.membership("alone").await.unwrap();
+        state.standing == "joining" && state.reason.contains("takes the place of one that is gone")
+    };
+    three.until("it says for what it waits", says).await;
     // More than two looks for who might have the bucket.
     let begun = three.site().clock.now();
     let looked = || async { three.site().clock.now().since(begun) > LOOKS || three.site().is_complete(id) };

@@ -29,9 +29,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The longest pause, for each peer that is away: all of them together are dialled once in it, at some 250 bytes.
 const EACH: Duration = Duration::from_secs(1);
-/// No pause is longer, and those on links that are paid for become so long.
+/// No pause is longer while there is no link, and those on links that are paid for become so long.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The same while a link stands that others carry.
+/// While a link stands that others carry.
 const LONGEST_CARRIED: Duration = Duration::from_secs(600);
 /// Between two that dial one of whom they have heard.
 const APART: Duration = Duration::from_millis(5);
