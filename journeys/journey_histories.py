@@ -21,7 +21,8 @@ BUCKET = "register"
 KEYS = 4
 SECONDS = 24
 LINEAR = Path(__file__).resolve().parent.parent / "crates" / "sim" / "linear"
-# Answers that say that nothing was written; a home that may have decided says so in its message.
+# Answers that say that nothing was written, but for those whose message says that it may have been.
+UNSURE = ("may have decided", "may have been decided")
 NOTHING = {"HomeUnreachable", "HomeNotNamed", "SlowDown", "Unreachable", "ConditionalRequestConflict"}
 
 
@@ -46,9 +47,11 @@ class History:
 class Racer:
     """One client of one site: reads at the home, writes at its own site under what it has read."""
 
-    def __init__(self, demo, number, name, history, done):
+    ACTS = ("get", "put", "put", "delete", "put")
+
+    def __init__(self, demo, number, name, history, done, home=1):
         self.writes = boto(demo, number, read_timeout=20, connect_timeout=2)
-        self.reads = boto(demo, 1, read_timeout=20, connect_timeout=2)
+        self.reads = boto(demo, home, read_timeout=20, connect_timeout=2)
         self.number, self.name, self.history, self.done = number, name, history, done
         self.known = dict.fromkeys(range(KEYS), "")
         self.turn = 0
@@ -59,7 +62,7 @@ class Racer:
         while not self.done.is_set():
             self.turn += 1
             key = (self.turn + self.name) % KEYS
-            act = ("get", "put", "put", "delete", "put")[self.turn % 5]
+            act = self.ACTS[self.turn % len(self.ACTS)]
             if act == "delete" and not self.known[key]:
                 act = "get"
             if not self.one(key, act):
@@ -74,19 +77,19 @@ class Racer:
         begun = time.monotonic_ns()
         try:
             if act == "get":
-                found = self.reads.head_object(Bucket=BUCKET, Key=f"race-{key}")["ETag"].strip('"')
-                self.known[key] = found
-                self.history.add(operation, begun, "read", time.monotonic_ns(), found)
+                answer = self.reads.head_object(Bucket=BUCKET, Key=f"race-{key}")
+                self.known[key] = answer["ETag"].strip('"')
+                self.saw(operation, begun, self.known[key], answer)
             elif act == "put":
                 condition = {"IfMatch": self.known[key]} if self.known[key] else {"IfNoneMatch": "*"}
                 operation["new"] = md5(body)
-                self.writes.put_object(Bucket=BUCKET, Key=f"race-{key}", Body=body, **condition)
+                answer = self.writes.put_object(Bucket=BUCKET, Key=f"race-{key}", Body=body, **condition)
                 self.known[key] = operation["new"]
-                self.history.add(operation, begun, "done", time.monotonic_ns())
+                self.won(operation, begun, answer)
             else:
-                self.writes.delete_object(Bucket=BUCKET, Key=f"race-{key}", IfMatch=self.known[key])
+                answer = self.writes.delete_object(Bucket=BUCKET, Key=f"race-{key}", IfMatch=self.known[key])
                 self.known[key] = ""
-                self.history.add(operation, begun, "done", time.monotonic_ns())
+                self.won(operation, begun, answer)
         except ClientError as error:
             return self.refused(key, operation, begun, error)
         except (BotoCoreError, HTTPClientError, OSError):
@@ -94,6 +97,12 @@ class Racer:
                 self.history.add(operation, begun, "unknown")
             return False
         return True
+
+    def saw(self, operation, begun, found, _answer):
+        self.history.add(operation, begun, "read", time.monotonic_ns(), found)
+
+    def won(self, operation, begun, _answer):
+        self.history.add(operation, begun, "done", time.monotonic_ns())
 
     def refused(self, key, operation, begun, error):
         """A refusal says that the condition did not hold, that nothing was written, or neither."""
@@ -103,25 +112,98 @@ class Racer:
         if operation["act"] == "get":
             if status == 404:
                 self.known[key] = ""
-                self.history.add(operation, begun, "read", ended, "")
+                self.saw(operation, begun, "", error.response)
             return status == 404
         if status == 412 or code == "NoSuchKey":
             self.history.add(operation, begun, "missed", ended)
             self.one(key, "get")
             return True
-        if code not in NOTHING or "may have decided" in message:
+        if code not in NOTHING or any(words in message for words in UNSURE):
             self.history.add(operation, begun, "unknown")
         return False
+
+
+class NodeRacer(Racer):
+    """One client of one node of a site: reads and writes there. A read may show what is not answered yet, so it is no operation on a
+    register; it must have seen what was answered before it began, if both are the site's."""
+
+    ACTS = ("get", "put", "put", "put")
+
+    def __init__(self, nodes, number, name, history, done):
+        self.seen, self.answered = [], []
+        super().__init__(nodes, number, name, history, done, home=number)
+
+    def saw(self, operation, begun, found, answer):
+        if is_the_sites(answer):
+            self.seen.append((operation["key"], begun, found))
+
+    def won(self, operation, begun, answer):
+        super().won(operation, begun, answer)
+        if is_the_sites(answer):
+            self.answered.append((operation["key"], time.monotonic_ns(), operation["new"]))
+
+
+def is_the_sites(answer):
+    return answer["ResponseMetadata"]["HTTPHeaders"].get("x-skerry-scope") == "site"
+
+
+def stale(history, racers):
+    """Reads of the site that had not seen what was answered before. Nothing is deleted, and each body is written once: what a write
+    expected is what it came after."""
+    after = {line["new"]: line["expected"] for line in history.lines if line["act"] == "put"}
+    depths = {"": 0}
+
+    def depth(state):
+        way = []
+        while state not in depths:
+            way.append(state)
+            state = after[state]
+        for state in reversed(way):
+            depths[state] = depths[after[state]] + 1
+        return depths[way[0] if way else state]
+
+    wrong = []
+    for key in {line["key"] for line in history.lines}:
+        wins = [(ended, depth(new)) for racer in racers for k, ended, new in racer.answered if k == key]
+        for racer in racers:
+            for begun, found in ((begun, found) for k, begun, found in racer.seen if k == key):
+                due = max((depth for ended, depth in wins if ended < begun), default=0)
+                if depth(found) < due:
+                    wrong.append(f"{key} at node {racer.number}: {found or 'nothing'}, {due - depth(found)} writes behind")
+    return wrong
+
+
+def races_of_nodes(nodes, work, disturb):
+    """Six clients of a site's three nodes, while something is done to these."""
+    history, done = History(), threading.Event()
+    racers = [NodeRacer(nodes, number, name, history, done) for name, number in enumerate((1, 1, 2, 2, 3, 3))]
+    try:
+        disturb(history)
+    finally:
+        done.set()
+        for racer in racers:
+            racer.thread.join(60)
+    judge(history, work, ("done", "missed"))
+    seen, wrong = sum(len(racer.seen) for racer in racers), stale(history, racers)
+    print(f"     {seen} reads in the scope of the site", flush=True)
+    expect(seen >= 20, f"only {seen} reads in the scope of the site")
+    expect(not wrong, f"{len(wrong)} of {seen} reads were stale: {wrong[:5]}")
 
 
 def md5(body):
     return hashlib.md5(body).hexdigest()
 
 
+def has_checker(checks, name):
+    if not shutil.which("go"):
+        checks.skip(name, "Go is not installed; apt install golang-go")
+        return False
+    return True
+
+
 def races(checks, demo, work):
     """Six clients at three sites; the home is killed twice, another site is cut off twice."""
-    if not shutil.which("go"):
-        checks.skip("histories", "Go is not installed; apt install golang-go")
+    if not has_checker(checks, "histories"):
         return
     with checks.check("histories: conditional operations through kills of their home and cuts are linearizable, key by key"):
         boto(demo, 1).create_bucket(Bucket=BUCKET)
@@ -154,7 +236,7 @@ def disturb(demo, history):
     wait_for("operations after all that", lambda: history.count("done") >= before + 20 and time.monotonic() > end, 90)
 
 
-def judge(history, work):
+def judge(history, work, kinds=("done", "missed", "read")):
     recorded, checker = Path(work) / "history.jsonl", (Path(work) / "linear").resolve()
     recorded.write_text("".join(json.dumps(line) + "\n" for line in history.lines))
     built = subprocess.run(["go", "build", "-o", str(checker), "."], cwd=LINEAR, capture_output=True, text=True, timeout=300)
@@ -162,5 +244,5 @@ def judge(history, work):
     judged = subprocess.run([str(checker), str(recorded)], capture_output=True, text=True, timeout=300)
     expect(judged.returncode == 0, judged.stdout[-3000:] + judged.stderr)
     print(f"     {judged.stdout.strip()}", flush=True)
-    for answered in ("done", "missed", "read"):
+    for answered in kinds:
         expect(history.count(answered) >= 20, f"only {history.count(answered)} operations were answered with {answered}")

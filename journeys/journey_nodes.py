@@ -10,6 +10,7 @@ import time
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+import journey_histories
 from checks import Wrong, equal, expect, wait_for
 from clients import boto, content, sha256
 from islands import Site, free_ports, stop_process
@@ -95,6 +96,20 @@ class Nodes:
     def kill(self, number):
         self.signal(number, "KILL")
         self.site(number).process.wait(30)
+
+    def hang(self, number):
+        self.signal(number, "STOP")
+
+    def go_on(self, number):
+        self.signal(number, "CONT")
+
+    def home(self, bucket):
+        """The number of the node that decides conditions there, as a node that answers says it."""
+        for number in range(1, len(self.sites) + 1):
+            name = json.loads(self.run("bucket", "info", bucket, "--json", at=number))["home"]
+            if name:
+                return next(site.number for site in self.sites if site.name == name)
+        raise Wrong(f"nobody is the home of {bucket}")
 
     def stop(self):
         for site in self.sites:
@@ -211,6 +226,7 @@ def several(checks, binary, directory):
         written = gone(checks, nodes)
         named(checks, nodes)
         decided(checks, nodes)
+        judged(checks, nodes, directory)
         back(checks, nodes, written)
     finally:
         nodes.stop()
@@ -368,6 +384,35 @@ def decided(checks, nodes):
         # The first node may be the one that was away, and hears of it.
         now = lambda n: json.loads(nodes.run("bucket", "info", BUCKET, "--json", at=n))["home"]
         wait_for("the home passed on", lambda: home != now(1) == now(2) == now(3), 30)
+
+
+def judged(checks, nodes, work):
+    if not journey_histories.has_checker(checks, "nodes: histories"):
+        return
+    said = "nodes: conditions through any node while homes are killed and hang are linearizable, key by key, and no read is stale"
+    with checks.check(said):
+        boto(nodes, 1).create_bucket(Bucket=journey_histories.BUCKET)
+        journey_histories.races_of_nodes(nodes, work, lambda history: disturb(nodes, history))
+
+
+def disturb(nodes, history):
+    """Whoever is the home is killed, comes back, hangs, goes on; the others go on meanwhile."""
+
+    def more(count=20):
+        before = history.count("done")
+        wait_for("conditions to be decided", lambda: history.count("done") >= before + count, 60)
+
+    for _ in range(2):
+        for end, begin in ((nodes.kill, nodes.start), (nodes.hang, nodes.go_on)):
+            more()
+            home = nodes.home(journey_histories.BUCKET)
+            end(home)
+            others = [number for number in (1, 2, 3) if number != home]
+            nodes.until(others, others)
+            more()
+            begin(home)
+            nodes.whole()
+    more()
 
 
 def back(checks, nodes, written):
