@@ -21,7 +21,7 @@ pub const SILENCE: Duration = Duration::from_secs(1);
 const OLD: Duration = Duration::from_secs(60);
 /// A search without an end for so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Links over a cut are given up after this (`DEAD` in `crates/node/src/net/tcp/tuning.rs`) …
+/// Links over a cut are given up after this (twice `DEAD` in `crates/node/src/net/tcp/tuning.rs`: the kept figures were made with it) …
 const DEAD: Duration = Duration::from_secs(20);
 /// … and made anew within this (`LONGEST` in `crates/node/src/net/tcp/dial.rs`).
 const REDIAL: Duration = Duration::from_secs(30);

@@ -8,8 +8,9 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Unanswered bytes end a connection after this time.
-const DEAD: Duration = Duration::from_secs(20);
+/// Unanswered bytes end a connection after this time: twice what connecting anew may take. TCP repeats after pauses that double, so that a cut
+/// which the connection outlives is felt for up to twice its length; dialling anew finds its end within seconds.
+const DEAD: Duration = Duration::from_secs(10);
 /// Unsent bytes that the kernel takes: little, so that a record does not wait behind a whole payload.
 const UNSENT: u32 = 32 << 10;
 /// Sealed bytes that TLS holds before it takes more.

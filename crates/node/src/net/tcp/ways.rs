@@ -2,7 +2,7 @@
 //! are dialled again from there.
 //!
 //! Why here: the kernel goes on sending from an address that it has not any more, and gives up after the user timeout
-//! ([`super::tuning`]), twenty seconds; a link at rest finds out when its other end is asked next. Asking the kernel whether an
+//! ([`super::tuning`]); a link at rest finds out when its other end is asked next. Asking the kernel whether an
 //! address is its own costs two system calls and no packet.
 //!
 //! Invariants: a link whose address is still there is left alone; so is one without another way to its peer, because an
