@@ -55,17 +55,19 @@ impl Heed {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
     use prometheus_client::registry::Registry;
     use skerry_base::codec;
-    use skerry_base::{BucketId, NodeId, SiteId};
+    use skerry_base::{BucketId, ChunkId, NodeId, SiteId};
     use skerry_federation::Message;
+    use tokio::sync::Semaphore;
 
     use super::super::circuits::Circuits;
-    use super::super::message::Request;
+    use super::super::message::{Request, Response};
     use super::super::roster::{Known, Place};
-    use super::super::serve::{self, Answerer, Asker};
+    use super::super::serve::{self, Answerer, Asker, QUESTIONS};
     use super::super::{PeerError, Peers, outbox};
     use super::*;
     use crate::changes::Changes;
@@ -82,6 +84,33 @@ mod tests {
     #[async_trait]
     impl Answerer for Nobody {
         async fn answer(&self, _: Asker, _: Request, _: Stream) -> Result<Option<Stream>, PeerError> {
+            Ok(None)
+        }
+
+        async fn fellow(&self, _: NodeId, _: Vec<u8>, _: Stream) -> Result<(), PeerError> {
+            Ok(())
+        }
+
+        async fn stranger(&self, _: PublicKey, _: Stream) {}
+    }
+
+    /// Begins to answer, and goes on when it is let.
+    struct Slow {
+        begun: AtomicUsize,
+        go: Semaphore,
+    }
+
+    #[async_trait]
+    impl Answerer for Slow {
+        async fn answer(
+            &self,
+            _: Asker,
+            _: Request,
+            mut stream: Stream,
+        ) -> Result<Option<Stream>, PeerError> {
+            self.begun.fetch_add(1, Ordering::SeqCst);
+            self.go.acquire().await.unwrap().forget();
+            frame::write(&mut stream, &codec::encode(&Response::Done)).await?;
             Ok(None)
         }
 
@@ -174,6 +203,45 @@ mod tests {
             }
         };
         tokio::time::timeout(Duration::from_secs(60), rest).await.unwrap();
+        tasks.end().await;
+    }
+
+    /// Who gives up and asks again, while a disk hangs, is answered what it asked last.
+    #[tokio::test]
+    async fn a_question_whose_asker_has_gone_takes_no_turn() {
+        let (peers, far, keys) = pair();
+        let (drive, _inbox) = drive::new();
+        let tasks = Tasks::default();
+        let slow = Arc::new(Slow { begun: AtomicUsize::new(0), go: Semaphore::new(0) });
+        let answers = || -> Arc<dyn Answerer> { slow.clone() };
+        tasks.spawn(serve::accept(peers, drive, answers(), tasks.clone()));
+        let ask = async || {
+            let mut stream = far.open(keys[0].node()).await.unwrap();
+            let question = Request::Chunk { domain: BucketId([9; 16]), chunk: ChunkId([7; 32]) };
+            frame::write(&mut stream, &codec::encode(&question)).await.unwrap();
+            stream
+        };
+        let mut answered = Vec::new();
+        for _ in 0..QUESTIONS {
+            answered.push(ask().await);
+        }
+        settle().await;
+        let mut given_up = Vec::new();
+        for _ in 0..20 {
+            given_up.push(ask().await);
+        }
+        answered.push(ask().await);
+        settle().await;
+        assert_eq!(slow.begun.load(Ordering::SeqCst), QUESTIONS);
+        drop(given_up);
+        settle().await;
+        slow.go.add_permits(1000);
+        for mut stream in answered {
+            let answer = tokio::time::timeout(Duration::from_secs(60), frame::read(&mut stream));
+            assert!(answer.await.unwrap().unwrap().is_some());
+        }
+        settle().await;
+        assert_eq!(slow.begun.load(Ordering::SeqCst), QUESTIONS + 1);
         tasks.end().await;
     }
 }

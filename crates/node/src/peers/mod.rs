@@ -374,8 +374,10 @@ impl Peers {
         None
     }
 
-    /// Bytes that crossed the link to a node, either way.
+    /// Bytes that crossed the link to a node, either way: where others carry it, the link to the first of them, on which they are
+    /// counted.
     fn crossed(&self, node: NodeId) -> u64 {
+        let node = self.net.course(node).and_then(|course| course.via).unwrap_or(node);
         let of = |traffic: &PeerTraffic| traffic.node == node;
         self.net.traffic().iter().find(|traffic| of(traffic)).map_or(0, |found| found.sent + found.received)
     }
@@ -559,3 +561,7 @@ pub(crate) const fn carries_records(response: &Response) -> bool {
             | Response::Below(_)
     )
 }
+
+#[cfg(test)]
+#[path = "patience_tests.rs"]
+mod patience_tests;

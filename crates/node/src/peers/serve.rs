@@ -2,8 +2,8 @@
 //! strangers to the door.
 //!
 //! Invariants: a peer has a bounded number of questions here at once, and of messages that wait for the machine, over all its
-//! streams, and what is large is not read before there is room for it; a stream that says nothing is closed; nothing a peer
-//! sends can end this loop.
+//! streams, and what is large is not read before there is room for it; a stream that says nothing is closed, and a question whose
+//! asker has gone before its turn came is not answered; nothing a peer sends can end this loop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use skerry_federation::Message;
 use skerry_federation::budget::Class;
 use skerry_federation::message::Kind as MessageKind;
 use skerry_gateway::service::ErrorKind;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::message::{Request, Response};
@@ -96,6 +96,18 @@ impl Default for Room {
 type Read = (Vec<u8>, Option<OwnedSemaphorePermit>);
 
 impl Room {
+    /// The turn of a question that has come over this stream; none where the asker has gone meanwhile. What nobody waits for any
+    /// more would keep those waiting who ask now: a disk that hangs for a minute leaves a minute of questions behind.
+    async fn turn(&self, stream: &mut Stream) -> Result<Option<OwnedSemaphorePermit>, super::PeerError> {
+        if let Ok(turn) = self.questions.clone().try_acquire_owned() {
+            return Ok(Some(turn));
+        }
+        tokio::select! {
+            turn = self.questions.clone().acquire_owned() => Ok(turn.ok()),
+            ended = ended(stream) => ended.map(|()| None),
+        }
+    }
+
     /// The next question of a stream; none where the peer ended it.
     async fn question(
         &self,
@@ -111,6 +123,14 @@ impl Room {
         };
         let message = tokio::time::timeout(FIRST_WORD, frame::read_message(stream, length));
         Ok(Some((message.await.map_err(silent)??, turn)))
+    }
+}
+
+/// Returns when nothing more comes: who asks says nothing before it has its answer.
+async fn ended(stream: &mut Stream) -> Result<(), super::PeerError> {
+    match stream.read(&mut [0]).await {
+        Ok(0) | Err(_) => Ok(()),
+        Ok(_) => Err(super::PeerError::Senseless("more than a question before its answer")),
     }
 }
 
@@ -203,7 +223,10 @@ async fn questions(
         };
         let permit = match turn {
             Some(turn) => Some(turn),
-            None => room.questions.clone().acquire_owned().await.ok(),
+            None => match room.turn(&mut stream).await? {
+                Some(turn) => Some(turn),
+                None => return Ok(()),
+            },
         };
         let Some(kept) = answerer.answer(asker, request, stream).await? else { return Ok(()) };
         stream = kept;
