@@ -318,7 +318,10 @@ async fn complete_for(
     let seen = seen::heard(target.bucket.id, &target.key, &asked.heads)?;
     let named = UploadTarget { bucket: target.bucket.name.clone(), key: target.key.clone(), upload };
     let request = relay::completion_of(named, asked.complete)?;
-    match upload::complete_here(site, By { writer, seen }, target, &request).await? {
+    let written = upload::complete_here(site, By { writer, seen }, target, &request).await?;
+    // As of a part: so is the record, and the trees that it names.
+    site.settle_lazy().await?;
+    match written {
         Written::Record(record) => Ok(Response::Decided(record.encode().into())),
         Written::Nothing => Ok(Response::Done),
     }

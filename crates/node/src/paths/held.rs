@@ -187,10 +187,11 @@ fn fact_key(bucket: BucketId, draw: Draw) -> Bytes {
     [HELD, &bucket.0, &draw].concat().into()
 }
 
-/// Has a body on disk and counted before its home is asked; none where the home takes it itself, or there is none.
+/// Has a body on disk and counted before its home is asked; none where the home takes it itself, or there is none. A completed
+/// upload is remembered whatever its size: who repeats it is told what became of it, and it ends.
 pub(crate) async fn begin(site: &Arc<Site>, asked: &Asked, pins: &Pins) -> Outcome<Option<Holding>> {
     let object = match &asked.ask {
-        Ask::Put(object) if object.size > JOURNAL_BODY_BYTES as u64 => object,
+        Ask::Put(object) if object.size > JOURNAL_BODY_BYTES as u64 || asked.upload.is_some() => object,
         _ => return Ok(None),
     };
     let draw = entropy::bytes().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;

@@ -164,8 +164,18 @@ async fn an_answer_that_was_heard_leaves_nothing_held() {
 /// A completion whose answer was lost: the object's trees stay as a body's chunks do, and a repeat is told what became of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_completion_whose_answer_was_lost_is_answered_when_it_is_repeated() {
+    repeated_after_its_answer_was_lost(5 << 20).await;
+}
+
+/// The home has a copy of a small body, so nothing of it is kept; what became of its upload is to be known all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_is_one_of_a_small_body() {
+    repeated_after_its_answer_was_lost(500).await;
+}
+
+async fn repeated_after_its_answer_was_lost(size: usize) {
     let (mut world, etag) = home_behind_a_slow_link("a").await;
-    let body = noise(5 << 20, 7);
+    let body = noise(size, 7);
     let request;
     {
         let [one, two] = &world.sites[..] else { panic!("two sites") };
@@ -209,6 +219,8 @@ async fn a_completion_whose_answer_was_lost_is_answered_when_it_is_repeated() {
     assert_eq!(one.get("locks", "a").await.unwrap(), body);
     let again = two.services().objects.complete_upload(&context(), request).await.unwrap();
     assert_eq!(Some(again.etag), current_etag(two, "a").await);
+    let left = two.services().admin.leave_bucket("locks").await;
+    assert!(left.is_ok(), "no upload is left: {left:?}");
     world.stop().await;
 }
 

@@ -2,7 +2,7 @@
 
 use skerry_gateway::service::{RequestContext, WriteCondition};
 
-use super::uploads::{begin, part};
+use super::uploads::{begin, completion, part};
 use super::world::{TestSite, TestWorld, context, noise};
 use crate::config::Sync;
 use crate::server::Core;
@@ -69,6 +69,28 @@ async fn a_part_that_came_by_way_of_another_site_is_on_disk_before_that_answers(
     for number in 1..4 {
         part(two, &target, number, &noise(90_000, number.into())).await;
         assert_eq!(unsynced(one), 0, "{number}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_is_the_object_of_an_upload_that_is_completed_by_way_of_another_site() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("loose").await.unwrap();
+    make_lazy(&mut world.sites[0]).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    two.until("the bucket is known", || async { two.site().bucket("loose").await.unwrap().is_some() }).await;
+    for number in 0..3_u64 {
+        let target = begin(one, "loose", &format!("film {number}")).await;
+        let mut parts = vec![part(two, &target, 1, &noise(5 << 20, number)).await];
+        parts.push(part(two, &target, 2, &noise(90_000, number + 10)).await);
+        let objects = &two.services().objects;
+        for _ in 0..2 {
+            let asked = completion(&target, parts.clone());
+            objects.complete_upload(&context(), asked).await.unwrap();
+            assert_eq!(unsynced(one), 0, "{number}");
+        }
     }
     world.stop().await;
 }
