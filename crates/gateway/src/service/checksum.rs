@@ -138,13 +138,40 @@ impl Checksum {
 /// The CRC of the whole from those of its parts.
 fn combined(algorithm: CrcAlgorithm, width: usize, parts: &[(&str, u64)]) -> Option<String> {
     let mut whole: Option<u64> = None;
-    for (value, size) in parts {
-        let bytes = STANDARD.decode(value).ok().filter(|bytes| bytes.len() == width)?;
-        let part = bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-        whole = Some(whole.map_or(part, |before| checksum_combine(algorithm, before, part, *size)));
+    for run in parts.chunk_by(|(_, one), (_, next)| one == next) {
+        let (_, size) = run.first()?;
+        // The library finds out anew for each part what so many bytes do.
+        let appended = (run.len() > 2 * BITS).then(|| Appended::new(algorithm, *size));
+        for (value, size) in run {
+            let bytes = STANDARD.decode(value).ok().filter(|bytes| bytes.len() == width)?;
+            let part = bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+            whole = Some(match (whole, &appended) {
+                (None, _) => part,
+                (Some(before), Some(appended)) => appended.to(before) ^ part,
+                (Some(before), None) => checksum_combine(algorithm, before, part, *size),
+            });
+        }
     }
     let whole = whole?.to_be_bytes();
     whole.get(8 - width..).map(|bytes| STANDARD.encode(bytes))
+}
+
+/// Bits of the widest CRC.
+const BITS: usize = 64;
+
+/// What becomes of a CRC when so many bytes are appended, before those themselves are added: it is linear, so that it is known from
+/// what becomes of each bit.
+struct Appended([u64; BITS]);
+
+impl Appended {
+    fn new(algorithm: CrcAlgorithm, bytes: u64) -> Self {
+        Self(std::array::from_fn(|bit| checksum_combine(algorithm, 1 << bit, 0, bytes)))
+    }
+
+    fn to(&self, crc: u64) -> u64 {
+        let of_bit = |(bit, column): (usize, &u64)| if crc >> bit & 1 == 1 { *column } else { 0 };
+        self.0.iter().enumerate().map(of_bit).fold(0, |sum, column| sum ^ column)
+    }
 }
 
 /// Computes one checksum while bytes pass.
@@ -232,11 +259,17 @@ mod tests {
     fn crcs_of_parts_are_that_of_the_whole() {
         let body: Vec<u8> = (0..100_000_u32).map(|n| (n * 7 % 251) as u8).collect();
         for kind in [ChecksumKind::Crc32, ChecksumKind::Crc32c, ChecksumKind::Crc64Nvme] {
-            let parts: Vec<(String, u64)> =
-                body.chunks(33_333).map(|part| (of(kind, part), part.len() as u64)).collect();
-            let parts: Vec<(&str, u64)> = parts.iter().map(|(value, size)| (value.as_str(), *size)).collect();
-            let whole = Checksum::of_parts(kind, ChecksumShape::Full, &parts).unwrap();
-            assert_eq!(whole.value, of(kind, &body), "{kind:?}");
+            // Few, many of one size, and many with another one before and behind them.
+            for (first, size) in [(33_333, 33_333), (500, 500), (777, 300)] {
+                let (head, tail) = body.split_at(first);
+                let parts = std::iter::once(head).chain(tail.chunks(size));
+                let parts: Vec<(String, u64)> =
+                    parts.map(|part| (of(kind, part), part.len() as u64)).collect();
+                let parts: Vec<(&str, u64)> =
+                    parts.iter().map(|(value, size)| (value.as_str(), *size)).collect();
+                let whole = Checksum::of_parts(kind, ChecksumShape::Full, &parts).unwrap();
+                assert_eq!(whole.value, of(kind, &body), "{kind:?} {size}");
+            }
         }
     }
 
