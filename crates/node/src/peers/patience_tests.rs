@@ -1,6 +1,6 @@
 //! Over a link that others carry an answer is waited for as over one of its own, while the carrying link is busy.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, on a clock that stands still")]
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
