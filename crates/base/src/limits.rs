@@ -43,6 +43,8 @@ pub const OUTGOING_BYTES: usize = 32 << 20;
 pub const ARRIVING_BYTES: usize = 32 << 20;
 /// At most for chunks that are being made a site's own, as copies that others want held: a 64th of its memory and 8 MiB a processor if that is less; 16 at a time fill any link of a small site. Half as much again for those that come for nobody who waits.
 pub const HOLDING_BYTES: usize = 16 << 20;
+/// At most of what came over links and nobody at this site has read yet, all links together, and as much again that links have as their equal shares of it: a 64th of its memory and 16 MiB a processor if that is less. Beyond it links wait.
+pub const BACKLOG_BYTES: usize = 64 << 20;
 /// Bytes of one feed answer: bounds memory on both sides.
 pub const FEED_BATCH_BYTES: usize = 1 << 20;
 /// Bytes of one control message between sites; a longer one is refused before it is read.

@@ -3,11 +3,11 @@
 //! Why: each bound by itself looks modest, and together they were more than a small machine has. Invariants: payload, the index
 //! and our part of connections are together about half of the memory, so that the program itself and what the kernel holds for
 //! sockets and files (`dirty` is of that) fit beside them; none is above its bound in `base::limits`; each lets at least one
-//! chunk through. Not divided: the receive windows of links (`net/link.rs`).
+//! chunk through.
 
 use std::path::Path;
 
-use skerry_base::limits::{ARRIVING_BYTES, HOLDING_BYTES, INCOMING_BYTES, OUTGOING_BYTES};
+use skerry_base::limits::{ARRIVING_BYTES, BACKLOG_BYTES, HOLDING_BYTES, INCOMING_BYTES, OUTGOING_BYTES};
 
 use crate::machine;
 
@@ -17,6 +17,8 @@ const LEAST: usize = 2 << 20;
 const PER_PROCESSOR: usize = 8 << 20;
 /// The same of uploads: a chunk takes its room when it begins, and many of them come slowly.
 const UPLOADS_PER_PROCESSOR: usize = 16 << 20;
+/// The same of what came over links and waits to be read.
+const BACKLOG_PER_PROCESSOR: usize = 16 << 20;
 /// The same of what is read ahead: a download goes on in pieces beyond it, an upload has to wait.
 const AHEAD_PER_PROCESSOR: usize = 4 << 20;
 /// A connection takes at most: a small body, the head of a request, buffers of both directions.
@@ -48,6 +50,8 @@ pub(crate) struct Rooms {
     pub(crate) arriving: usize,
     /// Chunks that become copies.
     pub(crate) holding: usize,
+    /// What came over links and nobody has read: as much again may lie in the shares of links.
+    pub(crate) backlog: usize,
     /// At most for the index.
     pub(crate) index: u64,
     /// At most written and not synced.
@@ -73,6 +77,7 @@ impl Rooms {
             outgoing,
             arriving,
             holding,
+            backlog,
             index,
             dirty,
             documents,
@@ -87,6 +92,7 @@ impl Rooms {
             outgoing,
             arriving,
             holding,
+            backlog,
             index,
             dirty,
             documents,
@@ -115,6 +121,7 @@ impl Rooms {
             outgoing: part(32, OUTGOING_BYTES, AHEAD_PER_PROCESSOR),
             arriving: part(32, ARRIVING_BYTES, PER_PROCESSOR),
             holding: part(64, HOLDING_BYTES, PER_PROCESSOR),
+            backlog: part(64, BACKLOG_BYTES, BACKLOG_PER_PROCESSOR),
             index: (memory / INDEX).max(LEAST as u64),
             dirty: (memory / INDEX).max(LEAST as u64),
             documents: part(64, DOCUMENTS, DOCUMENTS),
@@ -150,8 +157,9 @@ mod tests {
                 let payload = rooms.incoming + rooms.outgoing + rooms.arriving + rooms.holding;
                 // Of a connection a fourth at most is memory of ours, the rest the kernel's.
                 let connections = (rooms.connections + rooms.beside) as u64 * CONNECTION / 4;
+                let payload = payload + rooms.backlog * 2;
                 let all = (payload + rooms.documents + rooms.windows) as u64 + rooms.index + connections;
-                assert!(all <= memory * 37 / 64, "{rooms:?} takes {all}");
+                assert!(all <= memory * 39 / 64, "{rooms:?} takes {all}");
             }
         }
         let rooms = Rooms::of(128 * MIB, 2);

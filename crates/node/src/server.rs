@@ -238,7 +238,7 @@ impl Core {
             Some(net) => net,
             None => {
                 let congestion = Some(config.peer.congestion.clone()).filter(|name| !name.is_empty());
-                let tuning = Tuning { congestion, ..Tuning::default() };
+                let tuning = Tuning { congestion, backlog: rooms.backlog, ..Tuning::default() };
                 let net = TcpNet::bind_tuned(&config.peer.listen, &trust.identity, tuning).await?;
                 registry.register_collector(Box::new(RefusedConnections::new(&net)));
                 net as Arc<dyn Net>

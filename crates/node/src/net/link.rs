@@ -1,8 +1,8 @@
 //! One link: a proven TLS connection that carries many streams, and the pings that measure it.
 //!
 //! Invariants: one task owns the connection; when it ends, for whatever reason, the token is cancelled before
-//! anything else, so that streams fail instead of ending; the memory of a link is bounded by its windows; what streams
-//! write waits for its turn ([`super::turns`]), pings do not.
+//! anything else, so that streams fail instead of ending; the memory of a link is bounded by its windows, that of all links by
+//! what is left unread ([`super::backlog`]); what streams write waits for its turn ([`super::turns`]), pings do not.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -18,8 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use skerry_federation::rest::{OFTEN, turn};
 
+use super::backlog::{Backlog, Counted, Held, Inlet};
+use super::mux::HEAD_BYTES;
 use super::sever::Severable;
-use super::turns::{FRAME_BYTES, Gate, HEAD_BYTES, Outlet, Turned};
+use super::turns::{FRAME_BYTES, Gate, Outlet, Turned};
 use super::{Stream, pace};
 
 /// Streams that this side holds open on a link; more wait.
@@ -32,7 +34,7 @@ const ALL_STREAMS: usize = 256;
 /// What streams that are read quickly may have of receive window beyond what each begins with: without it a stream carries
 /// a quarter of a MiB per round trip at most, however fast the line.
 const GROWTH_BYTES: usize = 16 << 20;
-/// Receive windows of all streams of a link: what a peer can make this node hold at most. The multiplexer sets aside what
+/// Receive windows of all streams of a link, where the backlog has room for them. The multiplexer sets aside what
 /// every stream that there may be begins with; only what is beyond that lets a window grow.
 const WINDOW_BYTES: usize = ALL_STREAMS * yamux::DEFAULT_CREDIT as usize + GROWTH_BYTES;
 /// A ping that is not answered in this time ends the link. The kernel notices sooner when packets get lost;
@@ -59,6 +61,7 @@ pub(super) struct Link {
     permits: Arc<Semaphore>,
     circuits: Arc<Semaphore>,
     gate: Arc<Gate>,
+    held: Arc<Held>,
     token: CancellationToken,
     rtt: Arc<Mutex<VecDeque<Duration>>>,
     /// How long it may be silent before the other end is asked whether it is there.
@@ -69,13 +72,15 @@ pub(super) struct Link {
 pub(super) type Inbound = Box<dyn FnMut(Stream) + Send>;
 
 impl Link {
-    /// The link over `socket` and its task, which runs until the link ends or `token` is cancelled.
+    /// The link over `socket` and its task, which runs until the link ends or `token` is cancelled. What is not read of it counts
+    /// in the backlog; where others carry it what nobody reads is closed sooner.
     pub(super) fn new<S>(
         socket: S,
         dialler: bool,
         token: CancellationToken,
         inbound: Inbound,
-    ) -> (Self, impl Future<Output = ()> + Send)
+        (backlog, is_carried): (&Arc<Backlog>, bool),
+    ) -> (Self, impl Future<Output = ()> + Send + use<S>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -87,7 +92,8 @@ impl Link {
         // The writer joins a frame's header and body into one record.
         let socket = BufWriter::with_capacity(FRAME_BYTES + HEAD_BYTES, socket);
         let gate = Gate::new();
-        let socket = Outlet::new(socket, gate.clone(), CONTROL).compat();
+        let held = Held::new(backlog, is_carried);
+        let socket = Inlet::new(Outlet::new(socket, gate.clone(), CONTROL), held.clone()).compat();
         let connection = yamux::Connection::new(socket, config, mode);
         let (asks, asked) = mpsc::channel(OPEN_STREAMS);
         let (control, controlled) = oneshot::channel();
@@ -96,11 +102,12 @@ impl Link {
         let (permits, circuits) =
             (Arc::new(Semaphore::new(OPEN_STREAMS)), Arc::new(Semaphore::new(CIRCUITS)));
         let (turns, control) = (gate.clone(), Some(control));
-        let driver = Driver { connection, asked, waiting: None, control, dialler, turns, inbound };
+        let driver =
+            Driver { connection, asked, waiting: None, control, dialler, turns, held: held.clone(), inbound };
         let (rests, rest) = watch::channel(OFTEN);
         let pinger = Pinger { probed, rest, rtt: rtt.clone(), dialler };
         let task = run(driver, token.clone(), controlled, pinger);
-        (Self { asks, probes, permits, circuits, gate, token, rtt, rests }, task)
+        (Self { asks, probes, permits, circuits, gate, held, token, rtt, rests }, task)
     }
 
     /// Lets it be silent for so long from now on, before it asks whether the other end is there.
@@ -133,7 +140,7 @@ impl Link {
             answer.await.ok()?.ok()
         };
         let stream = self.token.run_until_cancelled(open).await??;
-        Some(Box::new(turned(stream, &self.gate, &self.token).holding(permit)))
+        Some(Box::new(turned(stream, (&self.gate, &self.held), &self.token).holding(permit)))
     }
 
     pub(super) fn rtt(&self) -> Option<Duration> {
@@ -152,14 +159,22 @@ impl Link {
     }
 }
 
+/// A stream whose bytes count until they are read.
+type Read = Counted<Compat<yamux::Stream>>;
+
+fn counted(stream: yamux::Stream, held: &Arc<Held>) -> Read {
+    let number = stream.id().val();
+    Counted::new(stream.compat(), held, number)
+}
+
 /// A stream that waits for its turn, and fails with the link.
 fn turned(
     stream: yamux::Stream,
-    gate: &Arc<Gate>,
+    (gate, held): (&Arc<Gate>, &Arc<Held>),
     token: &CancellationToken,
-) -> Severable<Turned<Compat<yamux::Stream>>> {
+) -> Severable<Turned<Read>> {
     let number = stream.id().val();
-    let stream = Turned::new(stream.compat(), gate, number);
+    let stream = Turned::new(counted(stream, held), gate, number);
     let seat = stream.seat();
     Severable::new(stream, token, None).seated(seat)
 }
@@ -167,7 +182,7 @@ fn turned(
 async fn run<S>(
     mut driver: Driver<S>,
     token: CancellationToken,
-    control: oneshot::Receiver<yamux::Stream>,
+    control: oneshot::Receiver<Read>,
     pinger: Pinger,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -194,13 +209,14 @@ async fn run<S>(
 
 /// Owns the connection.
 struct Driver<S> {
-    connection: yamux::Connection<Compat<Outlet<BufWriter<S>>>>,
+    connection: yamux::Connection<Compat<Inlet<Outlet<BufWriter<S>>>>>,
     asked: mpsc::Receiver<Ask>,
     waiting: Option<Ask>,
     /// Where the control stream goes once it is there.
-    control: Option<oneshot::Sender<yamux::Stream>>,
+    control: Option<oneshot::Sender<Read>>,
     dialler: bool,
     turns: Arc<Gate>,
+    held: Arc<Held>,
     inbound: Inbound,
 }
 
@@ -228,10 +244,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if !self.dialler && stream.id().val() == CONTROL {
             if let Some(control) = self.control.take() {
                 // Refused only when the link is ending.
-                let _ = control.send(stream);
+                let _ = control.send(counted(stream, &self.held));
             }
         } else {
-            (self.inbound)(Box::new(turned(stream, &self.turns, token)));
+            (self.inbound)(Box::new(turned(stream, (&self.turns, &self.held), token)));
         }
     }
 
@@ -242,6 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 Poll::Pending => return None,
                 Poll::Ready(Err(error)) => return Some(error),
                 Poll::Ready(Ok(stream)) => {
+                    let stream = counted(stream, &self.held);
                     let _ = self.control.take().map(|control| control.send(stream));
                 }
             }
@@ -322,9 +339,9 @@ struct Pinger {
 
 impl Pinger {
     /// Returns when the other side does not answer.
-    async fn ping(self, stream: yamux::Stream) {
+    async fn ping(self, stream: Read) {
         let Self { mut probed, mut rest, rtt, dialler } = self;
-        let (mut reader, mut writer) = tokio::io::split(stream.compat());
+        let (mut reader, mut writer) = tokio::io::split(stream);
         let start = pace::now();
         let since = || pace::now().saturating_duration_since(start).as_nanos() as u64;
         let (mut turns, mut deadline): (Turns, Option<Instant>) = (Turns::begun(start), None);

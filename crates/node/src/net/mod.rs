@@ -20,8 +20,10 @@ pub mod frame;
 pub mod memory;
 pub mod tcp;
 
+mod backlog;
 mod link;
 mod links;
+mod mux;
 mod narrow;
 mod pace;
 mod sever;
@@ -143,6 +145,11 @@ pub trait Net: Send + Sync + 'static {
         _stream: Stream,
     ) -> Result<(), NetError> {
         Err(NetError::NoLink(peer))
+    }
+
+    /// Of what came over links and nobody has read: how many bytes there may be, and are.
+    fn backlog(&self) -> Option<(usize, usize)> {
+        None
     }
 
     /// What this machine does not give to links, in words for who runs it.

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::backlog::Backlog;
 use super::link::Link;
 use super::links::{LinkEvents, Links};
 use super::tls::{KnownKeys, Tls};
@@ -106,6 +107,7 @@ struct Shared {
     known: KnownKeys,
     state: Mutex<State>,
     links: Links,
+    backlog: Arc<Backlog>,
     streams: mpsc::Sender<Waiting>,
     anonymous: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
@@ -216,6 +218,7 @@ impl TcpNet {
         let known: KnownKeys = Arc::new(RwLock::default());
         let tls = Tls::new(identity, known.clone()).map_err(|error| failed(error.to_string()))?;
         let instance = entropy::number().map_err(|error| failed(TrustError::from(error).to_string()))?;
+        let backlog = Arc::new(Backlog::new(tuning.backlog));
         let (sender, receiver) = mpsc::channel(ALL_WAITING);
         let connected = CancellationToken::new();
         let state = State {
@@ -237,6 +240,7 @@ impl TcpNet {
             tls,
             tuning,
             lack,
+            backlog,
             known,
             state: Mutex::new(state),
             links: Links::new(),
@@ -314,6 +318,11 @@ impl Net for TcpNet {
         stream: Stream,
     ) -> Result<(), NetError> {
         carried::link(&self.shared, (peer, course), dialled, stream).await
+    }
+
+    fn backlog(&self) -> Option<(usize, usize)> {
+        let backlog = &self.shared.backlog;
+        Some((backlog.most(), backlog.taken()))
     }
 
     fn course(&self, peer: NodeId) -> Option<Course> {

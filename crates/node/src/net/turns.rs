@@ -15,8 +15,8 @@ use skerry_federation::budget::Class;
 use skerry_federation::turns::{Lane, Turns};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Header of a frame of the multiplexer.
-pub(super) const HEAD_BYTES: usize = 12;
+use super::mux::{Frames, HEAD_BYTES, Piece};
+
 /// Payload of such a frame: with the header one TLS record.
 pub(super) const FRAME_BYTES: usize = (16 << 10) - HEAD_BYTES;
 /// What the multiplexer has at most: one frame that is being written and one that is ready.
@@ -181,17 +181,26 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Turned<S> {
 pub(super) struct Outlet<S> {
     inner: S,
     gate: Arc<Gate>,
+    /// Frames of this stream are not counted: it waits for no turn.
+    free: u32,
     frames: Frames,
+    counts: bool,
 }
 
 impl<S> Outlet<S> {
-    /// Frames of the stream `free` are not counted: it waits for no turn.
     pub(super) fn new(inner: S, gate: Arc<Gate>, free: u32) -> Self {
-        Self {
-            inner,
-            gate,
-            frames: Frames { free, head: [0; HEAD_BYTES], filled: 0, body: 0, counts: false },
-        }
+        Self { inner, gate, free, frames: Frames::default(), counts: false }
+    }
+
+    /// Bytes of bodies among these, those of the free stream apart.
+    fn pass(&mut self, bytes: &[u8]) -> usize {
+        let Self { free, frames, counts, .. } = self;
+        let mut counted = 0;
+        frames.pass(bytes, |piece| match piece {
+            Piece::Head(head) => *counts = head.stream != *free,
+            Piece::Body(bytes) => counted += if *counts { bytes } else { 0 },
+        });
+        counted
     }
 }
 
@@ -208,7 +217,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Outlet<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Outlet<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.inner).poll_write(cx, buf))?;
-        let left = self.frames.pass(buf.get(..written).unwrap_or(buf));
+        let left = self.pass(buf.get(..written).unwrap_or(buf));
         if left > 0 {
             self.gate.with(|state| state.turns.left(left as u64));
         }
@@ -221,51 +230,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Outlet<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
-
-/// Follows the frames that the multiplexer writes: version, kind, two bytes of flags, stream, length. Only data (kind 0)
-/// have a body.
-struct Frames {
-    free: u32,
-    head: [u8; HEAD_BYTES],
-    filled: usize,
-    body: usize,
-    counts: bool,
-}
-
-impl Frames {
-    /// Bytes of bodies among these, those of the free stream apart.
-    fn pass(&mut self, mut bytes: &[u8]) -> usize {
-        let mut counted = 0;
-        while !bytes.is_empty() {
-            if self.body > 0 {
-                let (piece, rest) = bytes.split_at(self.body.min(bytes.len()));
-                self.body -= piece.len();
-                counted += if self.counts { piece.len() } else { 0 };
-                bytes = rest;
-                continue;
-            }
-            let (piece, rest) = bytes.split_at((HEAD_BYTES - self.filled).min(bytes.len()));
-            for (to, from) in self.head.iter_mut().skip(self.filled).zip(piece) {
-                *to = *from;
-            }
-            self.filled += piece.len();
-            bytes = rest;
-            if self.filled == HEAD_BYTES {
-                self.filled = 0;
-                self.begin();
-            }
-        }
-        counted
-    }
-
-    fn begin(&mut self) {
-        let [_, kind, _, _, stream @ .., l0, l1, l2, l3] = self.head;
-        if kind == 0 {
-            self.body = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
-            self.counts = u32::from_be_bytes(stream) != self.free;
-        }
     }
 }
 

@@ -78,6 +78,8 @@ fn bounds_of(site: &Site) -> Vec<Bound> {
         Bound::places("writing", machine::writes(), used(machine::writes(), &site.writing)),
         Bound::places("forwards", TAKEN_AT_ONCE, used(TAKEN_AT_ONCE, &site.taken)),
     ];
+    let backlog = site.peers.net().backlog();
+    all.extend(backlog.map(|(most, taken)| Bound::bytes("backlog", most as u64, taken as u64)));
     all.extend(site.parts.bounds());
     all.extend(site.boxes.bounds());
     all

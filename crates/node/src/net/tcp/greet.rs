@@ -351,7 +351,8 @@ where
 {
     let Reserved { shared, peer, standing } = &reserved;
     let inbound = inbound(shared, *peer);
-    let (link, task) = Link::new(stream, dialler, standing.token.clone(), inbound);
+    let backlog = (&shared.backlog, standing.course.hops > 0);
+    let (link, task) = Link::new(stream, dialler, standing.token.clone(), inbound, backlog);
     let current = shared.state(|state| {
         let entry = state.peers.get_mut(peer)?;
         let current = entry.standing.as_ref().is_some_and(|now| now.number == standing.number);

@@ -472,6 +472,8 @@ async fn a_link_whose_own_address_is_gone_is_made_anew_if_there_is_another_way()
     assert_eq!(look(address(9), Some(address(3))), 0, "the link's own is there");
     assert!(hurries.notified().now_or_never().is_none(), "it is linked well, and not dialled sooner");
     echo(&a, &b, b"as it was").await;
+    // Nobody reaches the address that is gone.
+    a.net.set_peers(vec![b.silent()]);
     let moved = pace::now();
     assert_eq!(look(gone, Some(address(3))), 1);
     b.down(a.node()).await;

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use skerry_base::limits::BACKLOG_BYTES;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -25,11 +26,13 @@ pub struct Tuning {
     pub unsent: u32,
     /// Sealed bytes that TLS holds before it takes more.
     pub sealed: usize,
+    /// Bytes that came over all links and nobody has read: beyond them links wait.
+    pub backlog: usize,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { congestion: None, unsent: UNSENT, sealed: SEALED }
+        Self { congestion: None, unsent: UNSENT, sealed: SEALED, backlog: BACKLOG_BYTES }
     }
 }
 
