@@ -26,6 +26,10 @@ use crate::site::{Site, entry, unreadable};
 
 /// Versions that one read finds dead: each costs a round trip. Of more it is tried again; those are gone by then.
 const AT_ONCE: usize = 64;
+/// Versions of the first page in which a marker is looked for: mostly it is one of the newest.
+const NEWEST: u32 = 8;
+/// And of those after it.
+const VERSIONS: u32 = 1000;
 /// How long a member may take to say whether a version lives.
 const SAY: Duration = Duration::from_secs(5);
 
@@ -185,21 +189,35 @@ async fn ask(site: &Site, member: SiteId, question: &Request) -> Outcome<Respons
     }
 }
 
-/// Keeps the marker that hides a key elsewhere.
-async fn hide(site: &Site, wanted: &Wanted, (member, marker): (SiteId, Dot)) -> Outcome<()> {
-    let list = List {
+/// Keeps a marker of the key that a member has: the one that hides it there, or one that was named.
+pub(super) async fn hide(site: &Site, wanted: &Wanted, (member, marker): (SiteId, Dot)) -> Outcome<()> {
+    let mut list = List {
         bucket: wanted.bucket.id,
         prefix: wanted.key.clone(),
         delimiter: None,
         after: String::new(),
         after_version: None,
-        limit: 1,
+        limit: NEWEST,
     };
-    let Response::Page(page) = ask(site, member, &Request::Versions(list)).await? else { return Ok(()) };
-    let Some(Listed::Version { record, .. }) = page.entries.first() else { return Ok(()) };
-    match far::admitted(wanted, record) {
-        Ok(record) if record.dot == marker => far::keep(site, wanted.bucket.id, (), vec![record]).await,
-        _ => Ok(()),
+    loop {
+        let Response::Page(page) = ask(site, member, &Request::Versions(list.clone())).await? else {
+            return Ok(());
+        };
+        let mut last = None;
+        for listed in &page.entries {
+            let Listed::Version { record, null, .. } = listed else { return Ok(()) };
+            // Keys that only begin like this one come behind all of its versions.
+            let Ok(record) = far::admitted(wanted, record) else { return Ok(()) };
+            let which = if *null { Which::Null } else { Which::Dot(record.dot) };
+            if record.dot == marker {
+                return far::keep(site, wanted.bucket.id, (), vec![record]).await;
+            }
+            last = Some(which);
+        }
+        if last.is_none() || !page.more {
+            return Ok(());
+        }
+        (list.after, list.after_version, list.limit) = (wanted.key.clone(), last, VERSIONS);
     }
 }
 

@@ -99,10 +99,6 @@ async fn apply(
     target: DeleteTarget,
 ) -> Outcome<Applied> {
     let version = target.version.as_ref().map(shape::parse_version).transpose()?;
-    let erases_marker = match version {
-        Some(version) => marker(site, bucket, &target.key, version).await?,
-        None => false,
-    };
     let asked = Asked {
         bucket: bucket.clone(),
         key: target.key,
@@ -116,7 +112,13 @@ async fn apply(
         upload: None,
     };
     let is_sites = site.reads_for_site(bucket.id);
-    let written = write::write(site, asked).await?;
+    write::acquainted(site, &asked).await?;
+    // Looked at behind that: what does not lie here was heard of by then.
+    let erases_marker = match version {
+        Some(version) => marker(site, bucket, &asked.key, version).await?,
+        None => false,
+    };
+    let written = write::known(site, asked, Vec::new()).await?;
     Ok(Applied { version: target.version, erases_marker, is_sites, written })
 }
 

@@ -81,7 +81,15 @@ pub(crate) fn question(wanted: &Wanted, part: Part) -> Request {
 /// write that went from here to another site a moment ago.
 async fn nothing(site: &Arc<Site>, wanted: &Wanted, denied: &Denied) -> Outcome<Found> {
     let local = wanted.clone();
-    let found = site.read(move |view| local.local(view)).await?;
+    let mut found = site.read(move |view| local.local(view)).await?;
+    if let (Some(_), Some(marker)) = (wanted.version, denied.marker)
+        && !matches!(found, Found::Marker(_))
+    {
+        // It was named, and such an answer does not carry it: without its record it could not be told from nothing, nor erased.
+        dead::hide(site, wanted, (denied.member, marker)).await?;
+        let local = wanted.clone();
+        found = site.read(move |view| local.local(view)).await?;
+    }
     if matches!(found, Found::Marker(_)) || site.is_complete(wanted.bucket.id) {
         return Ok(found);
     }

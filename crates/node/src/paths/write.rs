@@ -100,8 +100,18 @@ pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
 
 /// The same for another site, whose client had seen these heads of the key.
 pub(crate) async fn replace(site: &Arc<Site>, asked: Asked, seen: Vec<Record>) -> Outcome<Written> {
-    site.duties.check(act(&asked))?;
-    acquaint::acquaint(site, &asked).await?;
+    acquainted(site, &asked).await?;
+    known(site, asked, seen).await
+}
+
+/// What comes before a write: whether it may be, and what is to be heard of its key.
+pub(crate) async fn acquainted(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
+    site.duties.check(act(asked))?;
+    acquaint::acquaint(site, asked).await
+}
+
+/// Carries it out once that was done.
+pub(crate) async fn known(site: &Arc<Site>, asked: Asked, seen: Vec<Record>) -> Outcome<Written> {
     if site.stays_out(&asked.bucket) {
         // The home writes it; payload would have nobody here who cares for it.
         if matches!(asked.ask, Ask::Put(_)) {

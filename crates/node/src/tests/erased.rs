@@ -101,6 +101,55 @@ async fn a_delete_marker_that_was_erased_hides_nothing_where_it_was_written() {
     world.stop().await;
 }
 
+/// That a version is a marker is known where it lies, and said where it is erased.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delete_marker_that_is_erased_at_a_site_without_it_is_named_as_one() {
+    for join in ["manual", "never"] {
+        let (world, _) = apart(Some("enabled"), join).await;
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        let version = put(one, "k", "u").await;
+        let (older, marker) = (mark(one, "k").await, mark(one, "k").await);
+        let many = put(one, "many", "v").await;
+        let hidden = mark(one, "many").await;
+        let deep = mark(one, "deep").await;
+        for _ in 0..9 {
+            mark(one, "deep").await;
+        }
+        let target = |key: &str, version: &VersionId| DeleteTarget {
+            key: key.into(),
+            version: Some(version.clone()),
+            condition: WriteCondition::default(),
+        };
+        let named = mark(one, "named").await;
+        let request = GetObject {
+            bucket: "photos".into(),
+            key: "named".into(),
+            version: Some(named),
+            range: None,
+            part: None,
+            if_range: None,
+            conditions: ReadConditions::default(),
+        };
+        let read = two.services().objects.get(&context(), request).await.map(drop).unwrap_err();
+        assert_eq!(read.kind(), ErrorKind::MethodNotAllowed, "{join}");
+        for (key, erased) in [("k", &older), ("k", &marker), ("deep", &deep)] {
+            let request = DeleteObject { bucket: "photos".into(), target: target(key, erased) };
+            let outcome = two.services().objects.delete(&context(), request).await.unwrap();
+            assert!(outcome.delete_marker, "{join}, {key}");
+            assert_eq!(outcome.version.as_ref(), Some(erased));
+        }
+        let targets = vec![target("many", &hidden), target("many", &many)];
+        let outcomes = two.services().objects.delete_many(&context(), "photos", targets).await.unwrap();
+        let markers: Vec<bool> = outcomes.into_iter().map(|outcome| outcome.unwrap().delete_marker).collect();
+        assert_eq!(markers, [true, false], "{join}");
+        let shows = || async { one.get("photos", "k").await.is_ok_and(|read| read == "u") };
+        one.until("it is shown again", shows).await;
+        let request = DeleteObject { bucket: "photos".into(), target: target("k", &version) };
+        assert!(!two.services().objects.delete(&context(), request).await.unwrap().delete_marker, "{join}");
+        world.stop().await;
+    }
+}
+
 /// What was answered with 404 is not served from the copy when the link is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_said_to_be_gone_stays_gone_on_an_island() {
