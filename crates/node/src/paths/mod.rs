@@ -5,6 +5,7 @@
 
 pub(crate) mod acquaint;
 pub(crate) mod answer;
+pub(crate) mod at_once;
 pub(crate) mod bucket;
 pub(crate) mod buckets;
 pub(crate) mod conflicts;

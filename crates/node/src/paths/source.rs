@@ -31,7 +31,7 @@ use crate::site::Site;
 /// Chunks read ahead while they lie here.
 const AHEAD_NEAR: usize = 2;
 /// Chunks on the way at once while they come from elsewhere, where the link has room for so many.
-const AHEAD_FAR: usize = 8;
+pub(super) const AHEAD_FAR: usize = 8;
 /// What is longer than this is read ahead of in parts only, and pinned as long as it is read.
 const LONG: u64 = 2 << 20;
 /// What is read of a chunk at once when there is no room for all of it: a block, with its checksum.
@@ -279,6 +279,13 @@ impl Chunks {
         }
     }
 
+    /// Makes a chunk this site's own.
+    pub(super) async fn own(&self, kind: ChunkKind, bytes: Bytes) -> Outcome<Pin> {
+        let (store, domain) = (self.site.store.clone(), self.domain);
+        let put = move || store.put_chunk(domain, Class::Payload, kind, &bytes);
+        tokio::task::spawn_blocking(put).await.map_err(refusal::task)?.map_err(refusal::storage)
+    }
+
     /// Keeps what of these lies here for as long as it is read: a body goes to its end though its object is overwritten or
     /// deleted meanwhile, however slow the client is.
     async fn pinned(&self, chunks: Vec<ChunkRef>) -> Outcome<Vec<Pin>> {
@@ -457,7 +464,7 @@ impl Reading {
 }
 
 /// Bytes with the room they take.
-fn held(grant: Option<Grant>, bytes: Bytes) -> Bytes {
+pub(super) fn held(grant: Option<Grant>, bytes: Bytes) -> Bytes {
     match grant {
         Some(grant) => grant.attach(bytes),
         None => bytes,

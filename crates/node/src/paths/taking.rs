@@ -15,7 +15,7 @@ use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, Instant, WallTime
 use skerry_gateway::service::{Bound, Outcome};
 use skerry_model::Object;
 use skerry_model::body::{Step, Walk};
-use skerry_storage::{Class, Pin, SmallBody};
+use skerry_storage::{Pin, SmallBody};
 
 use super::bucket::Bucket;
 use super::hands::Hands;
@@ -234,9 +234,7 @@ impl Taking {
     }
 
     async fn own(&mut self, kind: ChunkKind, bytes: Bytes) -> Outcome<()> {
-        let (store, domain) = (self.site.store.clone(), self.bucket.id);
-        let put = move || store.put_chunk(domain, Class::Payload, kind, &bytes);
-        let pin = tokio::task::spawn_blocking(put).await.map_err(refusal::task)?.map_err(refusal::storage)?;
+        let pin = self.chunks.own(kind, bytes).await?;
         self.part.pins.push(pin);
         Ok(())
     }

@@ -10,8 +10,7 @@ use bytes::Bytes;
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
 use skerry_base::limits::PUT_BYTES;
-use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, WallTime};
-use skerry_federation::budget::Class as Urgency;
+use skerry_base::{BucketId, ChunkId, Dot, WallTime};
 use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CopyPart, CreateUpload, CreatedUpload, ErrorKind, Expected,
     ListParts, Outcome, PartPage, PartSummary, PutOutcome, PutPart, PutPartOutcome, RequestContext,
@@ -20,13 +19,13 @@ use skerry_gateway::service::{
 use skerry_model::multipart::{self, Part, Upload, UploadId};
 use skerry_model::policy::Action;
 use skerry_model::{Entry, Record, body, space};
-use skerry_storage::{Class, Pin};
+use skerry_storage::Pin;
 
 use super::bucket::Bucket;
 use super::ingest::{self, Body};
 use super::source::Chunks;
 use super::write::{Asked, Written};
-use super::{copy, get, put, refusal, relay, shape};
+use super::{at_once, copy, get, put, refusal, relay, shape};
 use crate::duties::Act;
 use crate::peers::message::UploadAct;
 use crate::site::{Site, entry, unreadable};
@@ -218,45 +217,9 @@ pub(crate) async fn take_part(
         return Err(ServiceError::new(ErrorKind::InvalidRequest, "a part of another upload"));
     }
     target.read(site).await?;
-    let pins = take_chunks(site, &target.bucket, &part.chunks, part.size, from).await?;
+    let pins = at_once::take(site, &target.bucket, &part.chunks, part.size, from).await?;
     let body = Body { size: part.size, chunks: part.chunks.clone(), small: None, pins };
     commit_part(site, target, part, body).await
-}
-
-/// Fetches the chunks of a body from another site as chunks that count here.
-pub(crate) async fn take_chunks(
-    site: &Arc<Site>,
-    bucket: &Bucket,
-    top: &[ChunkRef],
-    size: u64,
-    from: skerry_base::SiteId,
-) -> Outcome<Vec<Pin>> {
-    let mut walk = body::Walk::new(top.to_vec(), 0..size);
-    // What came before a link broke, or the client asked again, is here.
-    let source = Chunks::as_urgent(Urgency::Read, site, bucket, from);
-    let mut pins = Vec::new();
-    let mut trees = Vec::new();
-    while let Some(step) = walk.next() {
-        let (body::Step::Tree(chunk) | body::Step::Leaf(chunk, _)) = step;
-        let bytes = source.whole(chunk).await?;
-        if chunk.kind == skerry_base::ChunkKind::Tree {
-            walk.supply(&bytes).map_err(refusal::malformed)?;
-            // A tree counts its children when it is put, so it comes after them.
-            trees.push((chunk.kind, bytes));
-        } else {
-            pins.push(keep(site, bucket, chunk.kind, bytes).await?);
-        }
-    }
-    for (kind, bytes) in trees.into_iter().rev() {
-        pins.push(keep(site, bucket, kind, bytes).await?);
-    }
-    Ok(pins)
-}
-
-async fn keep(site: &Arc<Site>, bucket: &Bucket, kind: skerry_base::ChunkKind, bytes: Bytes) -> Outcome<Pin> {
-    let (store, domain) = (site.store.clone(), bucket.id);
-    let put = move || store.put_chunk(domain, Class::Payload, kind, &bytes);
-    tokio::task::spawn_blocking(put).await.map_err(refusal::task)?.map_err(refusal::storage)
 }
 
 /// Makes the object.

@@ -25,7 +25,7 @@ use skerry_storage::{Pin, SmallBody, Store};
 use super::bucket::Bucket;
 use super::held::{self, Pins};
 use super::home::{self, Standpoint, Turned};
-use super::{acquaint, refusal, seen, shape, tenure, upload};
+use super::{acquaint, at_once, refusal, seen, shape, tenure, upload};
 use crate::copies::look::is_here;
 use crate::duties::Act;
 use crate::following::{self, joining};
@@ -680,7 +680,7 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
             let object = checked(object)?;
             // Small payload is copied before the decision: a lock must not point to a site that just vanished.
             if object.size <= JOURNAL_BODY_BYTES as u64 {
-                pins = upload::take_chunks(site, &bucket, &object.chunks, object.size, decide.site).await?;
+                pins = at_once::take(site, &bucket, &object.chunks, object.size, decide.site).await?;
             }
             Ask::Put(object)
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use skerry_base::limits::PUT_BYTES;
+use skerry_base::limits::{CHUNK_BYTES, PUT_BYTES};
 use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CompletedPart, CreateUpload, ErrorKind, ListParts,
     ObjectHeaders, PutPart, UploadBody, UploadTarget, WriteCondition,
@@ -13,6 +13,7 @@ use skerry_model::space;
 
 use super::world::{TestSite, TestWorld, context, noise};
 use crate::paths::{unfinished, upload};
+use crate::peers::Waits;
 
 pub(super) async fn begin(site: &TestSite, bucket: &str, key: &str) -> UploadTarget {
     let request = CreateUpload {
@@ -91,6 +92,82 @@ async fn an_upload_of_a_site_that_is_cut_off_says_where_it_lives() {
     one.services().objects.abort_upload(&context(), target.clone()).await.unwrap();
     let gone = one.services().objects.abort_upload(&context(), target).await.unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NoSuchUpload);
+    world.stop().await;
+}
+
+/// A part that comes in at another site, a quarter of a second away, crosses in a few round trips and not in one for each chunk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chunks_of_a_part_from_another_site_are_on_their_way_beside_each_other() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let target = begun_at(one, two).await;
+    let room = &one.site().holding;
+    one.set_delay(two, Duration::from_millis(250));
+    let bodies = [noise(12 << 20, 1), vec![0; 4 << 20].into()];
+    let first = part(two, &target, 1, &bodies[0]).await;
+    // Each of those that were asked for at once came on a stream of its own.
+    let streams = one.site().peers.kept_with(two.node());
+    let least = (room.bytes() / 2 / CHUNK_BYTES).min(4);
+    assert!(least > 1 && (least..=8).contains(&streams), "{streams} at once");
+    let before = one.payload_received();
+    let second = part(two, &target, 2, &bodies[1]).await;
+    let came = one.payload_received() - before;
+    assert!(came < 2 << 20, "what is the same four times comes once: {came}");
+    assert_eq!(room.taken(), 0, "all of it was given back");
+    let completion = completion(&target, vec![first, second]);
+    one.services().objects.complete_upload(&context(), completion).await.unwrap();
+    two.cut(true).await;
+    assert!(
+        one.get("films", "film").await.unwrap() == bodies.concat(),
+        "the chunks in order, all of them here"
+    );
+    world.stop().await;
+}
+
+/// An upload of the first site, which knows what the second understands.
+async fn begun_at(one: &TestSite, two: &TestSite) -> UploadTarget {
+    one.create_bucket("films").await.unwrap();
+    let target = begin(one, "films", "film").await;
+    two.until("the bucket is known", || async { two.site().bucket("films").await.unwrap().is_some() }).await;
+    one.until("it is known what it speaks", || async { one.site().peers.has_marks(two.node()) }).await;
+    target
+}
+
+/// One chunk goes on at a time where there is room for no more, and none where there is none; what fails gives back what it took.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_from_another_site_takes_the_room_there_is() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let target = begun_at(one, two).await;
+    let room = &one.site().holding;
+    let others = room.try_take(room.bytes() - (1 << 20)).unwrap();
+    let before = room.taken();
+    part(two, &target, 1, &noise(6 << 20, 1)).await;
+    assert_eq!(one.site().peers.kept_with(two.node()), 1, "one after the other");
+    assert_eq!(room.taken(), before);
+    let rest = room.try_take(1 << 20).unwrap();
+    let (body, before) = (noise(6 << 20, 2), one.payload_received());
+    let mut put = Box::pin(part(two, &target, 2, &body));
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut put).await.is_err(), "it waits for room");
+    assert!(one.payload_received() < before + (1 << 20));
+    drop((rest, others));
+    put.await;
+    one.set_delay(two, Duration::from_secs(1));
+    // So long the link is waited for.
+    one.site().peers.set_waits(Waits { stall: Duration::from_secs(1), ..Waits::default() });
+    // Else those that are kept are taken.
+    one.sever(two);
+    world.until_linked(one, two).await;
+    let request = PutPart { target, number: 3, body: UploadBody::of(noise(6 << 20, 3)) };
+    let asked = context();
+    let put = two.services().objects.put_part(&asked, request);
+    let cut = async {
+        one.until("some are on their way", || async { room.taken() >= 2 * CHUNK_BYTES }).await;
+        two.cut(true).await;
+    };
+    let (failed, ()) = tokio::join!(put, cut);
+    assert!(failed.is_err());
+    one.until("all of it was given back", || async { room.taken() == 0 }).await;
     world.stop().await;
 }
 
