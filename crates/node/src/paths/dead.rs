@@ -30,6 +30,8 @@ const AT_ONCE: usize = 64;
 const NEWEST: u32 = 8;
 /// And of those after it.
 const VERSIONS: u32 = 1000;
+/// Pages that one read looks through, whatever a member says: a key with more versions than that is to be read where it lies.
+const PAGES: usize = 64;
 /// How long a member may take to say whether a version lives.
 const SAY: Duration = Duration::from_secs(5);
 
@@ -199,7 +201,7 @@ pub(super) async fn hide(site: &Site, wanted: &Wanted, (member, marker): (SiteId
         after_version: None,
         limit: NEWEST,
     };
-    loop {
+    for _ in 0..PAGES {
         let Response::Page(page) = ask(site, member, &Request::Versions(list.clone())).await? else {
             return Ok(());
         };
@@ -219,6 +221,7 @@ pub(super) async fn hide(site: &Site, wanted: &Wanted, (member, marker): (SiteId
         }
         (list.after, list.after_version, list.limit) = (wanted.key.clone(), last, VERSIONS);
     }
+    Ok(())
 }
 
 /// Lets go of what is dead, unless this site is a member by now. The reader's answer does not hang on it.

@@ -89,6 +89,12 @@ async fn nothing(site: &Arc<Site>, wanted: &Wanted, denied: &Denied) -> Outcome<
         dead::hide(site, wanted, (denied.member, marker)).await?;
         let local = wanted.clone();
         found = site.read(move |view| local.local(view)).await?;
+        if !matches!(found, Found::Marker(_)) {
+            let member = site.peers.roster.name(denied.member);
+            return Err(refusal::unreachable(format!(
+                "{member} has the delete marker and did not show it; try again, or ask there"
+            )));
+        }
     }
     if matches!(found, Found::Marker(_)) || site.is_complete(wanted.bucket.id) {
         return Ok(found);
