@@ -13,6 +13,9 @@ mod carriers;
 mod exchange;
 mod keys;
 // The very files that sites run; without the rest of a site, which would be minutes of building for nothing.
+#[path = "../../../node/src/clock.rs"]
+#[expect(dead_code, unreachable_pub, reason = "not all of it is needed here")]
+mod clock;
 #[path = "../../../node/src/net/mod.rs"]
 #[expect(dead_code, unreachable_pub, reason = "not all of it is needed here")]
 mod net;
