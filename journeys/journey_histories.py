@@ -4,6 +4,7 @@ What a client sees is written down as the simulator does it (`crates/sim/src/his
 certainly did nothing is left out, everything else may have happened at any later time. `crates/sim/linear` judges.
 """
 
+import functools
 import hashlib
 import json
 import shutil
@@ -148,28 +149,30 @@ def is_the_sites(answer):
 
 
 def stale(history, racers):
-    """Reads of the site that had not seen what was answered before. Nothing is deleted, and each body is written once: what a write
-    expected is what it came after."""
-    after = {line["new"]: line["expected"] for line in history.lines if line["act"] == "put"}
-    depths = {"": 0}
+    """Reads of the site that had not seen what was answered before, or show what was refused. Nothing is deleted, and each body is
+    written once: what a write expected is what it came after."""
+    made = (line for line in history.lines if line["act"] == "put" and line["answered"] != "missed")
+    after = {line["new"]: line["expected"] for line in made}
 
+    @functools.cache
     def depth(state):
-        way = []
-        while state not in depths:
-            way.append(state)
-            state = after[state]
-        for state in reversed(way):
-            depths[state] = depths[after[state]] + 1
-        return depths[way[0] if way else state]
+        """How many writes it rests on; none if one of them was refused."""
+        way = 0
+        while state:
+            if state not in after:
+                return None
+            state, way = after[state], way + 1
+        return way
 
     wrong = []
-    for key in {line["key"] for line in history.lines}:
-        wins = [(ended, depth(new)) for racer in racers for k, ended, new in racer.answered if k == key]
-        for racer in racers:
-            for begun, found in ((begun, found) for k, begun, found in racer.seen if k == key):
-                due = max((depth for ended, depth in wins if ended < begun), default=0)
-                if depth(found) < due:
-                    wrong.append(f"{key} at node {racer.number}: {found or 'nothing'}, {due - depth(found)} writes behind")
+    for racer in racers:
+        for key, begun, found in racer.seen:
+            wins = (new for other in racers for k, ended, new in other.answered if k == key and ended < begun)
+            due, shown = max((depth(new) for new in wins), default=0), depth(found)
+            if shown is None:
+                wrong.append(f"{key} at node {racer.number}: {found} was refused")
+            elif shown < due:
+                wrong.append(f"{key} at node {racer.number}: {found or 'nothing'}, {due - shown} writes behind")
     return wrong
 
 
