@@ -26,7 +26,7 @@ use crate::site::{Site, entry, unreadable};
 
 /// Versions that one read finds dead: each costs a round trip. Of more it is tried again; those are gone by then.
 const AT_ONCE: usize = 64;
-/// Versions of the first page in which a marker is looked for: mostly it is one of the newest.
+/// Versions of the first page in which a named marker is looked for: mostly it is one of the newest.
 const NEWEST: u32 = 8;
 /// And of those after it.
 const VERSIONS: u32 = 1000;
@@ -191,17 +191,32 @@ async fn ask(site: &Site, member: SiteId, question: &Request) -> Outcome<Respons
     }
 }
 
-/// Keeps a marker of the key that a member has: the one that hides it there, or one that was named.
-pub(super) async fn hide(site: &Site, wanted: &Wanted, (member, marker): (SiteId, Dot)) -> Outcome<()> {
+/// Keeps the marker that hides a key at a member.
+async fn hide(site: &Site, wanted: &Wanted, marker: (SiteId, Dot)) -> Outcome<()> {
+    keep_marker(site, wanted, marker, (1, 1)).await
+}
+
+/// Keeps the marker that was named as a version of a key, wherever among them it is.
+pub(super) async fn keep_named(site: &Site, wanted: &Wanted, marker: (SiteId, Dot)) -> Outcome<()> {
+    keep_marker(site, wanted, marker, (NEWEST, PAGES)).await
+}
+
+/// Keeps a marker that a member has, if it is among so many versions of the key, or the thousands on pages after them.
+async fn keep_marker(
+    site: &Site,
+    wanted: &Wanted,
+    (member, marker): (SiteId, Dot),
+    (newest, pages): (u32, usize),
+) -> Outcome<()> {
     let mut list = List {
         bucket: wanted.bucket.id,
         prefix: wanted.key.clone(),
         delimiter: None,
         after: String::new(),
         after_version: None,
-        limit: NEWEST,
+        limit: newest,
     };
-    for _ in 0..PAGES {
+    for _ in 0..pages {
         let Response::Page(page) = ask(site, member, &Request::Versions(list.clone())).await? else {
             return Ok(());
         };

@@ -86,7 +86,7 @@ async fn nothing(site: &Arc<Site>, wanted: &Wanted, denied: &Denied) -> Outcome<
         && !matches!(found, Found::Marker(_))
     {
         // It was named, and such an answer does not carry it: without its record it could not be told from nothing, nor erased.
-        dead::hide(site, wanted, (denied.member, marker)).await?;
+        dead::keep_named(site, wanted, (denied.member, marker)).await?;
         let local = wanted.clone();
         found = site.read(move |view| local.local(view)).await?;
         if !matches!(found, Found::Marker(_)) {
