@@ -53,4 +53,4 @@ impl Heed {
 
 #[cfg(test)]
 #[path = "heed_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -1,6 +1,7 @@
 //! What comes before its time waits; what a peer has waiting is bounded; who has gone is not answered.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -63,6 +64,9 @@ impl Answerer for Slow {
     async fn stranger(&self, _: PublicKey, _: Stream) {}
 }
 
+/// The site of the second node.
+pub(in crate::peers) const FAR: SiteId = SiteId([2; 16]);
+
 /// Two nodes that are linked, and what the first one knows of the other.
 fn pair() -> (Arc<Peers>, Arc<MemoryNet>, [PublicKey; 2]) {
     let keys = [1, 2].map(|_| Identity::generate().unwrap().public());
@@ -71,14 +75,18 @@ fn pair() -> (Arc<Peers>, Arc<MemoryNet>, [PublicKey; 2]) {
     let telemetry = Telemetry::register(&mut Registry::default(), "");
     let circuits = Circuits::new(SiteId([1; 16]), false);
     let peers = Arc::new(Peers::new(near.clone(), telemetry.wan, Clock::default(), circuits));
-    let other = SiteId([2; 16]);
-    let (name, place) = ("far".into(), Place::first(other));
+    link(&peers, [&near, &far], keys);
+    (peers, far, keys)
+}
+
+/// Has the second node be known to the first, as a site, and both link.
+pub(in crate::peers) fn link(peers: &Peers, [near, far]: [&Arc<MemoryNet>; 2], keys: [PublicKey; 2]) {
+    let (name, place) = ("far".into(), Place::first(FAR));
     let known = Known { name, key: keys[1], addresses: Vec::new(), place, area: String::new(), pays: false };
-    assert!(peers.roster.replace([(other, known)].into()));
-    for (net, key) in [(&near, keys[1]), (&far, keys[0])] {
+    assert!(peers.roster.replace([(FAR, known)].into()));
+    for (net, key) in [(near, keys[1]), (far, keys[0])] {
         net.set_peers(vec![PeerAddress { key, addresses: Vec::new() }]);
     }
-    (peers, far, keys)
 }
 
 /// Runs all that can go on.

@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use skerry_base::{BucketId, ChunkId, SiteId};
 
 use super::circuits::Circuits;
-use super::roster::{Known, Place};
+use super::heed::tests::{FAR, link};
 use super::*;
 use crate::net::memory::{MemoryNet, MemoryWorld};
 use crate::net::{Course, LinkEvents, Peer, PeerAddress};
@@ -79,13 +79,7 @@ async fn an_answer_over_a_carried_link_is_waited_for_while_the_carrying_one_is_b
     let net = Arc::new(Carried { inner: near.clone(), via, is_busy, crossed: AtomicU64::new(0) });
     let wan = Telemetry::register(&mut Registry::default(), "").wan;
     let peers = Peers::new(net.clone(), wan, Clock::default(), Circuits::new(SiteId([1; 16]), false));
-    let other = SiteId([2; 16]);
-    let (name, place) = ("far".into(), Place::first(other));
-    let known = Known { name, key: keys[1], addresses: Vec::new(), place, area: String::new(), pays: false };
-    assert!(peers.roster.replace([(other, known)].into()));
-    for (net, key) in [(&near, keys[1]), (&far, keys[0])] {
-        net.set_peers(vec![PeerAddress { key, addresses: Vec::new() }]);
-    }
+    link(&peers, [&near, &far], keys);
     let late = peers.waits().answer * 3 + Duration::from_secs(1);
     tokio::spawn(async move {
         while let Some((_, mut stream)) = far.accept().await {
@@ -96,9 +90,9 @@ async fn an_answer_over_a_carried_link_is_waited_for_while_the_carrying_one_is_b
         }
     });
     let question = Request::Chunk { domain: BucketId([9; 16]), chunk: ChunkId([7; 32]) };
-    let answer = peers.call_as(Class::Read, other, &question).await.unwrap();
+    let answer = peers.call_as(Class::Read, FAR, &question).await.unwrap();
     assert_eq!(answer.response, message::Response::NoChunk);
     net.is_busy.store(false, Ordering::Relaxed);
-    let answer = peers.call_as(Class::Read, other, &question).await;
+    let answer = peers.call_as(Class::Read, FAR, &question).await;
     assert!(matches!(answer, Err(PeerError::Silent)), "nothing comes, and nothing is on its way");
 }

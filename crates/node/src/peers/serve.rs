@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use skerry_base::codec;
 use skerry_base::{NodeId, SiteId};
 use skerry_federation::Message;
@@ -221,17 +222,16 @@ async fn questions(
             Ok(held) => held,
             Err(message) => return refuse(&mut stream, class, message).await,
         };
-        let permit = match turn {
-            Some(turn) => Some(turn),
-            None => match room.turn(&mut stream).await? {
-                Some(turn) => Some(turn),
-                None => return Ok(()),
-            },
+        let turn = match turn {
+            // What is large had its turn before it was read.
+            Some(turn) => ended(&mut stream).now_or_never().is_none().then_some(turn),
+            None => room.turn(&mut stream).await?,
         };
+        let Some(turn) = turn else { return Ok(()) };
         let Some(kept) = answerer.answer(asker, request, stream).await? else { return Ok(()) };
         stream = kept;
         // A stream that waits takes nothing from questions that are asked.
-        drop((held, permit));
+        drop((held, turn));
         next = another(room, &mut stream).await?;
     }
     Ok(())
