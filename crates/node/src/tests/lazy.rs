@@ -15,6 +15,17 @@ async fn make_lazy(site: &mut TestSite) {
     site.core = Some(Core::start(&config, options).await.unwrap());
 }
 
+/// Two sites that know a bucket, of which the first does not wait for its disk.
+async fn lazy_and_another() -> TestWorld {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("loose").await.unwrap();
+    make_lazy(&mut world.sites[0]).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    two.until("the bucket is known", || async { two.site().bucket("loose").await.unwrap().is_some() }).await;
+    world
+}
+
 async fn scope_of(site: &TestSite, scope: Option<&str>, key: &str, seed: u64) -> String {
     let asking = RequestContext { scope: scope.map(Into::into), ..context() };
     // Around what is kept in the journal.
@@ -59,12 +70,8 @@ async fn a_plain_write_says_that_it_is_not_on_disk_and_a_named_scope_waits_for_i
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_part_that_came_by_way_of_another_site_is_on_disk_before_that_answers() {
-    let mut world = TestWorld::new(2).await;
-    world.sites[0].create_bucket("loose").await.unwrap();
-    make_lazy(&mut world.sites[0]).await;
+    let world = lazy_and_another().await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
-    world.until_linked(one, two).await;
-    two.until("the bucket is known", || async { two.site().bucket("loose").await.unwrap().is_some() }).await;
     let target = begin(one, "loose", "film").await;
     for number in 1..4 {
         part(two, &target, number, &noise(90_000, number.into())).await;
@@ -75,12 +82,8 @@ async fn a_part_that_came_by_way_of_another_site_is_on_disk_before_that_answers(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn so_is_the_object_of_an_upload_that_is_completed_by_way_of_another_site() {
-    let mut world = TestWorld::new(2).await;
-    world.sites[0].create_bucket("loose").await.unwrap();
-    make_lazy(&mut world.sites[0]).await;
+    let world = lazy_and_another().await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
-    world.until_linked(one, two).await;
-    two.until("the bucket is known", || async { two.site().bucket("loose").await.unwrap().is_some() }).await;
     for number in 0..3_u64 {
         let target = begin(one, "loose", &format!("film {number}")).await;
         let mut parts = vec![part(two, &target, 1, &noise(5 << 20, number)).await];
