@@ -31,7 +31,7 @@ pub const OBJECT_BYTES: u64 = 5 << 40;
 pub const LIST_KEYS: usize = 1000;
 /// Keys of which a client sees nothing (their deletes rest until all sites have them) that a page of versions passes over: some 0.1 s; it ends there, and the next one goes on.
 pub const LIST_SKIPS: usize = 10_000;
-/// Conditional writes with large bodies of which a site does not know what their bucket's home decided, and whose bodies it keeps: each is some 500 bytes of the index, and its body; more are refused until the homes were heard.
+/// Conditional writes with large bodies, and completed uploads of any size, of which a site does not know what their bucket's home decided, and whose bodies it keeps: each is some 500 bytes of the index, and its body; more are refused until the homes were heard.
 pub const UNDECIDED_WRITES: usize = 1024;
 /// Keys of one DeleteObjects, as S3 has it.
 pub const DELETE_KEYS: usize = 1000;

@@ -6,7 +6,7 @@
 //! waiting, for whoever reads. A stream that nobody reads meanwhile is closed, the largest first: what others wait for
 //! lies behind it.
 //! Invariants: of all links no more is held than the backlog and each link's share and one frame; a link with less than its
-//! share goes on, whatever others hold; whoever reads, drops a stream or loses a link lets those that pause go on; no link
+//! share goes on, whatever others hold; what a dropped stream held is read off at once; whoever reads, drops a stream or loses a link lets those that pause go on; no link
 //! pauses for longer than it takes to find a stream that nobody reads, or a byte is read.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use skerry_base::limits::BACKLOG_BYTES;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -46,12 +45,6 @@ pub(super) struct Backlog {
     paused: Mutex<BTreeMap<u64, Waker>>,
     /// Whether there may be some: who reads looks here first.
     pauses: AtomicBool,
-}
-
-impl Default for Backlog {
-    fn default() -> Self {
-        Self::new(BACKLOG_BYTES)
-    }
 }
 
 impl Backlog {
@@ -139,7 +132,7 @@ impl Held {
         self.backlog.taken() < self.backlog.most || self.all.load(SeqCst) < self.backlog.share()
     }
 
-    /// Ready when the next frame may be read, at the latest some time after `look` was first ready with a stream to close.
+    /// Ready when the next frame may be read. Until then it is woken by whoever reads, and by `look`, for streams to close.
     fn poll_room(&self, cx: &mut Context<'_>, look: &mut Option<Look>) -> Poll<()> {
         loop {
             if self.may_read() {

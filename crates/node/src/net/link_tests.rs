@@ -15,7 +15,8 @@ fn link(
     dialler: bool,
     token: &CancellationToken,
 ) -> Link {
-    let (link, task) = Link::new(socket, dialler, token.clone(), Box::new(drop), (&Arc::default(), false));
+    let (link, task) =
+        Link::new(socket, dialler, token.clone(), Box::new(drop), (&Arc::new(Backlog::new(64 << 20)), false));
     tokio::spawn(task);
     link
 }
@@ -227,11 +228,11 @@ impl Slow {
                 pour(stream, Class::ALL[usize::from(class)], bytes as usize).await;
             });
         });
-        let (a, task) = Link::new(a, true, token.clone(), answer, (&Arc::default(), false));
+        let (a, task) = Link::new(a, true, token.clone(), answer, (&Arc::new(Backlog::new(64 << 20)), false));
         tokio::spawn(task);
         let count = came.clone();
         let take: Inbound = Box::new(move |stream| drop(tokio::spawn(count.clone().take(stream))));
-        let (b, task) = Link::new(b, false, token, take, (&Arc::default(), false));
+        let (b, task) = Link::new(b, false, token, take, (&Arc::new(Backlog::new(64 << 20)), false));
         tokio::spawn(task);
         Self { a, b, came, crossed }
     }
