@@ -27,7 +27,7 @@ pub(crate) struct Bulk {
 
 /// Room that was taken; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Grant(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+pub(crate) struct Grant(OwnedSemaphorePermit);
 
 impl Bulk {
     /// Room for so many bytes.
@@ -59,6 +59,17 @@ impl Bulk {
     /// Room for some bytes, if there is now.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Grant> {
         self.room.clone().try_acquire_many_owned(units(bytes)).ok().map(Grant)
+    }
+
+    /// As much as was granted elsewhere, if there is now.
+    pub(crate) fn try_instead(&self, of: &Grant) -> Option<Grant> {
+        let units = u32::try_from(of.0.num_permits()).unwrap_or(u32::MAX);
+        self.room.clone().try_acquire_many_owned(units).ok().map(Grant)
+    }
+
+    /// Whether a grant is of this room.
+    pub(crate) fn gave(&self, grant: &Grant) -> bool {
+        Arc::ptr_eq(grant.0.semaphore(), &self.room)
     }
 
     /// The same, however long it takes: for what nobody waits for on the other end of a connection.

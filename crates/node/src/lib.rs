@@ -23,6 +23,7 @@ mod fitting;
 mod following;
 mod gone;
 mod growth;
+mod incoming;
 pub mod init;
 mod leaving;
 mod link_admin;

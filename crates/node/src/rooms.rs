@@ -15,7 +15,7 @@ use crate::machine;
 const LEAST: usize = 2 << 20;
 /// More on its way would only wait for a processor.
 const PER_PROCESSOR: usize = 8 << 20;
-/// The same of uploads: a chunk takes its room when it begins, and many of them come slowly.
+/// The same of uploads: half of it is for chunks that come slowly, which take their room when they begin.
 const UPLOADS_PER_PROCESSOR: usize = 16 << 20;
 /// The same of what came over links and waits to be read.
 const BACKLOG_PER_PROCESSOR: usize = 16 << 20;

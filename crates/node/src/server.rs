@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Hlc, NodeId, Origin, SiteId};
 use skerry_federation::{Config as Machine, Federation, Input};
-use skerry_gateway::service::{ErrorKind, Md5Batch, Reason, ServiceError, Services};
+use skerry_gateway::service::{ErrorKind, Md5Batch, ServiceError, Services};
 use skerry_model::bucket::system_bucket;
 use skerry_model::space::{self, SpaceReducer};
 use skerry_model::{Entry, Record};
@@ -452,7 +452,7 @@ fn new_site(
         stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
         directory: crate::paths::bucket::Directory::default(),
         quick: crate::quick::Quick::default(),
-        incoming: crate::bulk::Bulk::new(rooms.incoming).refusing(Reason::Incoming),
+        incoming: crate::incoming::Incoming::new(rooms.incoming),
         outgoing: crate::bulk::Bulk::new(rooms.outgoing),
         arriving: crate::bulk::Bulk::new(rooms.arriving),
         holding: crate::bulk::Bulk::new(rooms.holding),

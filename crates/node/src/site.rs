@@ -29,6 +29,7 @@ use crate::drive::Drive;
 use crate::drive::stored::{Stored, membership, swept};
 use crate::duties::Duties;
 use crate::following::Following;
+use crate::incoming::Incoming;
 use crate::leaving::Leavings;
 use crate::nodes::Nodes;
 use crate::own_site::OwnSite;
@@ -91,7 +92,7 @@ pub(crate) struct Site {
     /// Whether the index answers from memory.
     pub(crate) quick: Quick,
     /// Memory for payload on its way in.
-    pub(crate) incoming: Bulk,
+    pub(crate) incoming: Incoming,
     /// Memory for payload on its way out.
     pub(crate) outgoing: Bulk,
     /// Memory for chunks that come from other sites while there is no room on the way out.

@@ -296,7 +296,7 @@ async fn written(
     let node = site.peers.roster.node(from);
     let mut refused = None;
     loop {
-        let piece = piece(stream).await?;
+        let piece = intake.outwait(piece(stream)).await?;
         if piece.is_empty() {
             break;
         }

@@ -4,13 +4,14 @@
 //! refers to the chunks. Invariants: at most three chunks of a body are in memory; a body that fails leaves
 //! only chunks that nothing refers to; what is pinned stays until the record is committed.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES, PUT_BYTES};
-use skerry_base::{BucketId, ChunkKind, ChunkRef};
+use skerry_base::{BucketId, ChunkKind, ChunkRef, Instant};
 use skerry_gateway::service::{
     Digests, ErrorKind, Md5Batch, Md5Sum, Md5Work, Outcome, ServiceError, Standing, UploadBody,
 };
@@ -18,9 +19,12 @@ use skerry_model::body::{Composed, Composer};
 use skerry_storage::{Buffer, Class, Pin, SmallBody, StorageError, Store};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::refusal;
-use crate::bulk::{Bulk, Grant};
+use crate::bulk::Grant;
+use crate::clock::Clock;
+use crate::incoming::{self, Incoming};
 use crate::site::Site;
 
 /// Writes of one body on their way to the disk.
@@ -49,17 +53,13 @@ pub(crate) async fn ingest(
     let mut intake = Intake::new(site, domain, expected);
     intake.standing = upload.take_standing();
     if expected <= JOURNAL_BODY_BYTES as u64 {
-        while let Some(bytes) = upload.next().await {
-            intake.take(bytes?).await?;
-        }
+        intake.fill(&mut upload).await?;
         let digests = upload.finish()?;
         return Ok((intake.finish().await?.0, digests));
     }
     upload.leave_md5();
     intake.md5 = Some(site.md5.begin());
-    while let Some(bytes) = upload.next().await {
-        intake.take(bytes?).await?;
-    }
+    intake.fill(&mut upload).await?;
     // What is written of a body whose digests are wrong is referred to by nothing.
     match intake.finish().await? {
         (body, Some(md5)) => Ok((body, upload.finish_with(md5)?)),
@@ -71,7 +71,7 @@ pub(crate) async fn ingest(
 /// Takes bytes in any pieces and makes a [`Body`].
 pub(super) struct Intake<'a> {
     store: Arc<Store>,
-    incoming: &'a Bulk,
+    incoming: &'a Incoming,
     /// How many chunks are written at once, of all bodies.
     writing: Arc<Semaphore>,
     domain: BucketId,
@@ -80,6 +80,9 @@ pub(super) struct Intake<'a> {
     buffer: Option<Buffer>,
     /// Room for the buffer, if it is for more than a small body.
     grant: Option<Grant>,
+    /// When it was there.
+    began: Instant,
+    clock: Clock,
     /// How it waits for room.
     standing: Standing,
     /// Bytes that will come, as far as known.
@@ -109,6 +112,8 @@ impl<'a> Intake<'a> {
             size: 0,
             buffer: None,
             grant: None,
+            began: Instant::default(),
+            clock: site.clock,
             standing: Standing::default(),
             expected,
             whole: None,
@@ -119,6 +124,33 @@ impl<'a> Intake<'a> {
             leaves: Vec::new(),
             trees: Vec::new(),
         }
+    }
+
+    /// Takes all of a body.
+    async fn fill(&mut self, upload: &mut UploadBody) -> Outcome<()> {
+        while let Some(bytes) = self.outwait(upload.next()).await {
+            self.take(bytes?).await?;
+        }
+        Ok(())
+    }
+
+    /// What is waited for; the chunk that is begun makes way for others where that takes long.
+    pub(super) async fn outwait<T>(&mut self, next: impl Future<Output = T>) -> T {
+        if !self.grant.as_ref().is_some_and(|grant| self.incoming.is_in_the_way(grant)) {
+            return next.await;
+        }
+        let mut next = pin!(next);
+        match timeout(incoming::SLOW, &mut next).await {
+            Ok(next) => next,
+            Err(_) => {
+                self.make_way();
+                next.await
+            }
+        }
+    }
+
+    fn make_way(&mut self) {
+        self.grant = self.grant.take().map(|grant| self.incoming.make_way(grant));
     }
 
     /// Takes the next bytes; waits while the disk is behind.
@@ -149,6 +181,8 @@ impl<'a> Intake<'a> {
             if is_full {
                 let full = self.end_chunk();
                 self.write(full).await?;
+            } else if incoming::is_slow(self.began, self.clock.now()) {
+                self.make_way();
             }
         }
         Ok(())
@@ -173,6 +207,7 @@ impl<'a> Intake<'a> {
             };
             // Also where there is room: who comes first has a place in its connection to its end.
             self.grant = Some(self.standing.wait(room).await??);
+            self.began = self.clock.now();
         }
         Ok(self.store.gather(wanted))
     }
@@ -265,7 +300,7 @@ struct Summing {
     /// The chunk, counted from 1.
     number: u64,
     /// Where its memory was taken.
-    room: Bulk,
+    room: Incoming,
     is_last: bool,
 }
 
@@ -273,8 +308,7 @@ impl Summing {
     /// Takes in what was handed in; on a thread that may wait. As long as memory is plenty, one chunk waits beside other uploads for
     /// the next: then those have one too, and all are computed at the price of one.
     fn catch_up(&self) {
-        let is_plenty = || self.room.taken() <= self.room.bytes() / 2;
-        let waits = !self.is_last && is_plenty() && self.work.has_company();
+        let waits = !self.is_last && self.room.is_plenty() && self.work.has_company();
         self.work.catch_up(self.number.saturating_sub(u64::from(waits)));
     }
 }

@@ -1,5 +1,6 @@
 //! Bodies when the memory for them is all in use: downloads go on in small pieces, uploads wait, small ones do not.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,9 +13,12 @@ use skerry_gateway::service::{
     WriteCondition,
 };
 
-use super::world::{TestWorld, asked, context, key, noise, put_of};
+use super::world::{TestSite, TestWorld, asked, context, key, noise, put_of};
 use crate::bulk::{Bulk, Grant};
+use crate::incoming::Incoming;
 use crate::server::{Core, Running};
+
+type Sender = tokio::sync::mpsc::UnboundedSender<Outcome<Bytes>>;
 
 /// Far from the minute for which uploads wait for room.
 const PROMPT: Duration = Duration::from_secs(30);
@@ -22,6 +26,11 @@ const PROMPT: Duration = Duration::from_secs(30);
 /// Takes all of a room.
 fn all(room: &Bulk) -> Grant {
     room.try_take(room.bytes()).unwrap()
+}
+
+/// Takes all that chunks of uploads begin in, but for so many bytes.
+fn quick(room: &Incoming, but: usize) -> Grant {
+    room.try_take(room.bytes() / 2 - but).unwrap()
 }
 
 /// What a small machine is bounded by is what a site on it lets in, not only what a table says.
@@ -33,8 +42,11 @@ async fn a_site_with_128_mib_lets_less_in_and_serves() {
     options.memory = Some(128 << 20);
     world.sites[0].core = Some(Core::start(&config, options).await.unwrap());
     let site = &world.sites[0];
-    let rooms = [&site.site().incoming, &site.site().outgoing, &site.site().arriving, &site.site().holding];
-    assert_eq!(rooms.map(Bulk::bytes), [8 << 20, 4 << 20, 4 << 20, 2 << 20]);
+    let rooms = [&site.site().outgoing, &site.site().arriving, &site.site().holding];
+    assert_eq!(
+        (site.site().incoming.bytes(), rooms.map(Bulk::bytes)),
+        (8 << 20, [4 << 20, 4 << 20, 2 << 20])
+    );
     site.create_bucket("bulk").await.unwrap();
     let bodies: Vec<_> = (0..12).map(|n| noise(3 << 20, n)).collect();
     let put = bodies.iter().enumerate().map(|(n, body)| async move {
@@ -138,27 +150,29 @@ async fn a_download_with_little_room_and_nothing_kept_is_the_object() {
     world.stop().await;
 }
 
+/// An upload of 4 MiB of which as much comes as is sent here.
+fn silent<'a>(site: &'a TestSite, key: &'a str) -> (Sender, Pin<Box<dyn Future<Output = Outcome<()>> + 'a>>) {
+    let (send, pieces) = tokio::sync::mpsc::unbounded_channel::<Outcome<Bytes>>();
+    let pieces = futures::stream::unfold(pieces, |mut pieces| async { Some((pieces.recv().await?, pieces)) });
+    let expected = Expected { length: Some(4 << 20), ..Expected::default() };
+    let body = UploadBody::new(pieces, expected);
+    let request = PutObject { body, ..put_of("bulk", key, "", WriteCondition::default()) };
+    let put = async move { site.services().objects.put(&context(), request).await.map(drop) };
+    (send, Box::pin(put))
+}
+
 /// Chunks wait for the MD5 of others as long as there is room: who finds none has it computed, though their clients say nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chunk_that_waits_for_company_gives_its_room_to_who_has_none() {
     let mut world = TestWorld::new(1).await;
     world.sites[0].stop().await;
     let (config, mut options) = world.sites[0].settings();
-    (options.memory, options.md5) = (Some(128 << 20), Some(Md5Batch::with_company(7)));
+    (options.memory, options.md5) = (Some(256 << 20), Some(Md5Batch::with_company(7)));
     world.sites[0].core = Some(Core::start(&config, options).await.unwrap());
     let site = &world.sites[0];
     let room = &site.site().incoming;
     site.create_bucket("bulk").await.unwrap();
-    let silent = |key: &'static str| {
-        let (send, pieces) = tokio::sync::mpsc::unbounded_channel::<Outcome<Bytes>>();
-        let pieces =
-            futures::stream::unfold(pieces, |mut pieces| async { Some((pieces.recv().await?, pieces)) });
-        let expected = Expected { length: Some(4 << 20), ..Expected::default() };
-        let body = UploadBody::new(pieces, expected);
-        let request = PutObject { body, ..put_of("bulk", key, "", WriteCondition::default()) };
-        let put = async move { site.services().objects.put(&context(), request).await.map(drop) };
-        (send, Box::pin(put))
-    };
+    let silent = |key| silent(site, key);
     let ((one, first), (two, second)) = (silent("one"), silent("two"));
     let uploads = futures::future::join(first, second);
     let rest = async {
@@ -168,7 +182,8 @@ async fn a_chunk_that_waits_for_company_gives_its_room_to_who_has_none() {
         // Each has a chunk that is whole, and one that is begun.
         send(CHUNK_BYTES);
         site.until("both have begun another", || async { room.taken() == 4 * CHUNK_BYTES }).await;
-        let held = room.try_take(room.bytes() - room.taken()).unwrap();
+        // What is begun has made way, or does so while the third waits.
+        let held = quick(room, 4 * CHUNK_BYTES);
         let third = site.put("bulk", "three", noise(2 << 20, 3));
         tokio::time::timeout(PROMPT, third).await.unwrap().unwrap();
         drop((held, one, two));
@@ -178,12 +193,45 @@ async fn a_chunk_that_waits_for_company_gives_its_room_to_who_has_none() {
     world.stop().await;
 }
 
+/// Clients that say nothing more and one whose bytes trickle have as many chunks as begin at once: who is quick goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_that_come_slowly_make_way_for_those_that_do_not() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].stop().await;
+    let (config, mut options) = world.sites[0].settings();
+    options.memory = Some(128 << 20);
+    world.sites[0].core = Some(Core::start(&config, options).await.unwrap());
+    let site = &world.sites[0];
+    let room = &site.site().incoming;
+    site.create_bucket("bulk").await.unwrap();
+    let (sends, puts): (Vec<_>, Vec<_>) =
+        ["1", "2", "3", "4"].map(|key| silent(site, key)).into_iter().unzip();
+    let quick_one = async {
+        sends.iter().for_each(|send| send.send(Ok(Bytes::from_static(b"-"))).unwrap());
+        site.until("all have begun", || async { room.taken() == 4 * CHUNK_BYTES }).await;
+        let trickles = async || {
+            sends[3].send(Ok(Bytes::from_static(b"-"))).unwrap();
+            room.try_take(room.bytes() / 2).is_some()
+        };
+        site.until("they make way", trickles).await;
+        assert_eq!(room.taken(), 4 * CHUNK_BYTES, "they have room all the same");
+        let body = noise(6 << 20, 5);
+        tokio::time::timeout(PROMPT, site.put("bulk", "k", body.clone())).await.unwrap().unwrap();
+        assert!(site.get("bulk", "k").await.unwrap() == body);
+        drop(sends);
+    };
+    let (ended, ()) = tokio::join!(futures::future::join_all(puts), quick_one);
+    assert!(ended.iter().all(Outcome::is_err), "they were not whole");
+    assert_eq!(room.taken(), 0);
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_uploads_wait_for_room_and_small_ones_do_not() {
     let world = TestWorld::new(1).await;
     let site = &world.sites[0];
     site.create_bucket("bulk").await.unwrap();
-    let held = all(&site.site().incoming);
+    let held = quick(&site.site().incoming, 0);
     let mut large = Box::pin(site.put("bulk", "large", noise(2 << 20, 2)));
     let small = async {
         site.put("bulk", "small", noise(4 << 10, 3)).await.unwrap();
@@ -211,7 +259,7 @@ async fn uploads_of_one_connection_do_not_hold_each_other_up() {
     let running = Running::start(&config, options).await.unwrap();
     let incoming = &running.core().site.incoming;
     // Room for two chunks.
-    let _held = incoming.try_take(incoming.bytes() - 2 * CHUNK_BYTES).unwrap();
+    let _held = quick(incoming, 2 * CHUNK_BYTES);
     let credentials = Credentials { access_key: key().id, secret: key().secret };
     let client = Client::new(&format!("http://{}", running.endpoints.s3), credentials);
     client.put_together(vec![("/bulk".into(), Bytes::new())]).await.unwrap();
@@ -267,7 +315,8 @@ async fn a_bound_that_is_full_is_told_by_its_name_and_so_is_who_was_refused_for_
         value(told, &format!("skerry_refused_requests_total{{reason=\"{reason}\"}}"))
     };
     assert_eq!((refused(&told, "http2_bodies"), refused(&told, "incoming")), (0, 0));
-    let held = all(&running.core().site.incoming);
+    let incoming = &running.core().site.incoming;
+    let held = [incoming.make_way(quick(incoming, 0)), quick(incoming, 0)];
     let credentials = Credentials { access_key: key().id, secret: key().secret };
     let client = Client::new(&format!("http://{address}"), credentials);
     client.put_together(vec![("/bulk".into(), Bytes::new())]).await.unwrap();
