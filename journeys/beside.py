@@ -121,6 +121,14 @@ class Minio(System):
                    MINIO_ROOT_PASSWORD=SECRET, MINIO_UPDATE="off", MINIO_CALLHOME_ENABLE="off", MINIO_BROWSER="off",
                    MINIO_CI_CD="1")
 
+    def answers(self):
+        """At first it says to everything that it is not initialised."""
+        try:
+            client(self).list_buckets()
+        except Exception:
+            return False
+        return True
+
 
 class Garage(System):
     endpoint = "http://127.0.0.1:17620"

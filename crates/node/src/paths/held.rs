@@ -25,7 +25,7 @@ use skerry_model::multipart::{Part, UploadId};
 use skerry_model::write::Ask;
 use skerry_model::{Entry, Object, Record, space};
 use skerry_storage::Pin;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::write::Asked;
 use super::{refusal, upload};
@@ -40,6 +40,8 @@ const HELD: &[u8] = b"held/";
 const PERIOD: Duration = Duration::from_secs(30);
 /// How long another site may take to say what it has.
 const SAY: Duration = Duration::from_secs(5);
+/// How long who repeats a completion waits for what a home says to the one before.
+const REPEATED: Duration = Duration::from_secs(20);
 /// Others that are asked at once.
 const AT_ONCE: usize = 16;
 
@@ -82,6 +84,8 @@ pub(crate) struct Bodies {
     state: Mutex<State>,
     /// Something was not answered.
     wake: Notify,
+    /// Counts what is not asked about any more.
+    heard: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +112,13 @@ impl Bodies {
     /// For whom they wait.
     pub(crate) fn waits(&self) -> Vec<SiteId> {
         self.state().waits.iter().copied().collect()
+    }
+
+    /// Until homes are asked about none of these any more.
+    async fn answered(&self, draws: &BTreeSet<Draw>) {
+        let mut heard = self.heard.subscribe();
+        // The sender lives as long as this does.
+        heard.wait_for(|_| self.state().asking.is_disjoint(draws)).await.ok();
     }
 
     fn begin(&self, draw: Draw) -> Outcome<()> {
@@ -158,6 +169,8 @@ impl Drop for Holding {
             state.doubtful.insert(self.draw, self.size);
             bodies.wake.notify_one();
         }
+        drop(state);
+        bodies.heard.send_modify(|count| *count += 1);
     }
 }
 
@@ -246,6 +259,25 @@ pub(crate) fn any_of(view: &dyn View, bucket: BucketId) -> Outcome<bool> {
     Ok(found)
 }
 
+/// Finds out whether an upload has an object already, as far as what is here tells: waits for a home that is just asked about it.
+/// Whether that is still not known.
+pub(crate) async fn is_undecided(site: &Arc<Site>, bucket: BucketId, upload: UploadId) -> Outcome<bool> {
+    let of_upload = move |view: &dyn View| {
+        let mut held = all(view)?;
+        held.retain(|(of, _), held| *of == bucket && held.upload == Some(upload));
+        Ok(held)
+    };
+    let draws = site.read(of_upload).await?.into_keys().map(|(_, draw)| draw).collect();
+    drop(tokio::time::timeout(REPEATED, site.bodies.answered(&draws)).await);
+    for ((_, draw), held) in site.read(of_upload).await? {
+        if !is_known(site, bucket, draw, &held).await? {
+            return Ok(true);
+        }
+        site.bodies.state().doubtful.remove(&draw);
+    }
+    Ok(false)
+}
+
 /// All that are held, by name.
 fn all(view: &dyn View) -> Outcome<BTreeMap<(BucketId, Draw), Held>> {
     let mut found = Vec::new();
@@ -263,6 +295,26 @@ fn all(view: &dyn View) -> Outcome<BTreeMap<(BucketId, Draw), Held>> {
 /// How many bodies are held.
 pub(crate) async fn count(site: &Arc<Site>) -> Outcome<u64> {
     site.read(|view| Ok(all(view)?.len() as u64)).await
+}
+
+/// Lets a body go whose record is here: that counts it. Whoever repeats a completion is told what became of it.
+async fn is_known(site: &Site, bucket: BucketId, draw: Draw, held: &Held) -> Outcome<bool> {
+    let (me, held, wall) = (site.id, held.clone(), site.clock.wall());
+    let propose = move |view: &dyn View| {
+        let heads = space::heads(view, bucket, &held.key).map_err(unreadable)?;
+        let Some(record) = heads.iter().find(|head| held.became(head, me)) else {
+            return Ok((false, Vec::new()));
+        };
+        let mut entries = ends(me, bucket, &held.key, draw);
+        if let Some(id) = held.upload
+            && space::upload(view, bucket, &held.key, id).map_err(unreadable)?.is_some()
+        {
+            entries.push(Entry::UploadEnd { bucket, key: held.key.clone(), id });
+            entries.push(upload::completed(id, record.dot, wall));
+        }
+        Ok((true, entries.iter().map(|one| entry(one).freeing()).collect()))
+    };
+    site.commit(bucket, (), propose).await
 }
 
 /// Finds out what became of writes whose answer was lost, also in a life before.
@@ -301,7 +353,7 @@ impl Keeper {
         self.waiting.retain(|draw, _| held.keys().any(|(_, other)| other == draw));
         let (mut words, mut waits, mut left) = (Words::default(), BTreeSet::new(), 0);
         for ((bucket, draw), held) in held {
-            if self.is_known(bucket, draw, &held).await? {
+            if is_known(&self.site, bucket, draw, &held).await? {
                 self.site.bodies.state().doubtful.remove(&draw);
                 continue;
             }
@@ -326,26 +378,6 @@ impl Keeper {
         }
         self.site.bodies.state().waits = waits;
         Ok(left)
-    }
-
-    /// Lets a body go whose record is here: that counts it. Whoever repeats a completion is told what became of it.
-    async fn is_known(&self, bucket: BucketId, draw: Draw, held: &Held) -> Outcome<bool> {
-        let (me, held, wall) = (self.site.id, held.clone(), self.site.clock.wall());
-        let propose = move |view: &dyn View| {
-            let heads = space::heads(view, bucket, &held.key).map_err(unreadable)?;
-            let Some(record) = heads.iter().find(|head| held.became(head, me)) else {
-                return Ok((false, Vec::new()));
-            };
-            let mut entries = ends(me, bucket, &held.key, draw);
-            if let Some(id) = held.upload
-                && space::upload(view, bucket, &held.key, id).map_err(unreadable)?.is_some()
-            {
-                entries.push(Entry::UploadEnd { bucket, key: held.key.clone(), id });
-                entries.push(upload::completed(id, record.dot, wall));
-            }
-            Ok((true, entries.iter().map(|one| entry(one).freeing()).collect()))
-        };
-        self.site.commit(bucket, (), propose).await
     }
 
     /// Lets a body go that nothing refers to, as long as all is here that was said to be there.

@@ -25,7 +25,7 @@ use super::bucket::Bucket;
 use super::ingest::{self, Body};
 use super::source::Chunks;
 use super::write::{Asked, Written};
-use super::{at_once, copy, get, put, refusal, relay, shape};
+use super::{at_once, copy, get, held, put, refusal, relay, shape};
 use crate::duties::Act;
 use crate::peers::message::UploadAct;
 use crate::site::{Site, entry, unreadable};
@@ -260,8 +260,25 @@ pub(crate) async fn complete_here(
             super::tenure::again(site, &target.bucket, &written).await?;
             Ok(written)
         }
+        Err(error) if error.kind() == ErrorKind::PreconditionFailed => {
+            let Some(written) = made_before(site, target).await? else { return Err(error) };
+            super::tenure::again(site, &target.bucket, &written).await?;
+            Ok(written)
+        }
         other => other,
     }
+}
+
+/// What fails a condition may be the upload's own object: then its completion is only asked for again.
+async fn made_before(site: &Arc<Site>, target: &Target) -> Outcome<Option<Written>> {
+    let is_undecided = held::is_undecided(site, target.bucket.id, target.id).await?;
+    let written = completed_before(site, target).await?;
+    if written.is_none() && is_undecided {
+        let message = "the condition does not hold now, but this upload was being completed before, and what the \
+                       bucket's home decided on that is not known here yet; complete it again in a moment";
+        return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
+    }
+    Ok(written)
 }
 
 async fn try_complete(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CompletedPart, CreateUpload, ErrorKind, ObjectHeaders,
     PutPart, UploadBody, UploadTarget, WriteCondition,
@@ -173,37 +174,76 @@ async fn so_is_one_of_a_small_body() {
     repeated_after_its_answer_was_lost(500).await;
 }
 
+/// An upload of one part at this site, to be completed in place of what has this tag.
+async fn uploaded(site: &TestSite, body: &Bytes, etag: &str) -> CompleteUpload {
+    let objects = &site.services().objects;
+    let create = CreateUpload {
+        bucket: "locks".into(),
+        key: "a".into(),
+        headers: ObjectHeaders::default(),
+        user_metadata: Vec::new(),
+        checksum: ChecksumKind::Crc64Nvme,
+        shape: ChecksumShape::Full,
+        declared: false,
+    };
+    let upload = objects.create_upload(&context(), create).await.unwrap().upload;
+    let target = UploadTarget { bucket: "locks".into(), key: "a".into(), upload };
+    let part = PutPart { target: target.clone(), number: 1, body: UploadBody::of(body.clone()) };
+    let part = objects.put_part(&context(), part).await.unwrap();
+    let parts = vec![CompletedPart { number: 1, etag: part.etag, checksums: Vec::new() }];
+    CompleteUpload { target, parts, checksum: None, shape: None, size: None, condition: matches(etag) }
+}
+
+/// A client that gave up waiting and asks again is not refused for what its own first completion made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_that_is_repeated_while_its_first_is_decided_is_answered_as_that_one() {
+    let (world, etag) = home_behind_a_slow_link("a").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let request = uploaded(two, &noise(500, 7), &etag).await;
+    let objects = &two.services().objects;
+    let again = async {
+        let is_new = || async { current_etag(one, "a").await.is_some_and(|now| now != etag) };
+        one.until("the home has decided", is_new).await;
+        objects.complete_upload(&context(), request.clone()).await.unwrap()
+    };
+    let asked = context();
+    let (first, again) = tokio::join!(objects.complete_upload(&asked, request.clone()), again);
+    assert_eq!((first.unwrap().etag, held(two).await), (again.etag, 0));
+    world.stop().await;
+}
+
+/// While nobody here can know what became of it the answer is not that it lost; once its object is here, that it won.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_in_doubt_is_not_refused_for_its_own_object() {
+    let (world, etag) = home_behind_a_slow_link("a").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let request = uploaded(two, &noise(500, 7), &etag).await;
+    let asked = context();
+    let complete = two.services().objects.complete_upload(&asked, request.clone());
+    let (refused, ()) = tokio::join!(complete, cut_once_decided(one, two, "a", &etag));
+    assert_eq!((refused.unwrap_err().kind(), held(two).await), (ErrorKind::HomeUnreachable, 1));
+    let bucket = two.site().known("locks").await.unwrap().id;
+    let id = request.target.upload.parse().unwrap();
+    assert!(held::is_undecided(two.site(), bucket, id).await.unwrap());
+    one.set_rate(two, FAST);
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    world.converged("locks").await;
+    // Nobody has looked for it meanwhile.
+    let again = two.services().objects.complete_upload(&context(), request).await.unwrap();
+    assert_eq!((Some(again.etag), held(two).await), (current_etag(two, "a").await, 0));
+    world.stop().await;
+}
+
 async fn repeated_after_its_answer_was_lost(size: usize) {
     let (mut world, etag) = home_behind_a_slow_link("a").await;
     let body = noise(size, 7);
     let request;
     {
         let [one, two] = &world.sites[..] else { panic!("two sites") };
-        let objects = &two.services().objects;
-        let create = CreateUpload {
-            bucket: "locks".into(),
-            key: "a".into(),
-            headers: ObjectHeaders::default(),
-            user_metadata: Vec::new(),
-            checksum: ChecksumKind::Crc64Nvme,
-            shape: ChecksumShape::Full,
-            declared: false,
-        };
-        let upload = objects.create_upload(&context(), create).await.unwrap().upload;
-        let target = UploadTarget { bucket: "locks".into(), key: "a".into(), upload };
-        let part = PutPart { target: target.clone(), number: 1, body: UploadBody::of(body.clone()) };
-        let part = objects.put_part(&context(), part).await.unwrap();
-        let parts = vec![CompletedPart { number: 1, etag: part.etag, checksums: Vec::new() }];
-        request = CompleteUpload {
-            target,
-            parts,
-            checksum: None,
-            shape: None,
-            size: None,
-            condition: matches(&etag),
-        };
+        request = uploaded(two, &body, &etag).await;
         let context = context();
-        let complete = objects.complete_upload(&context, request.clone());
+        let complete = two.services().objects.complete_upload(&context, request.clone());
         let (refused, ()) = tokio::join!(complete, cut_once_decided(one, two, "a", &etag));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::HomeUnreachable);
         one.set_rate(two, FAST);
