@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::rows::{Part, Rows};
 use super::{
-    Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, gaps, hot, prefixed,
+    Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, gaps, hot, prefixed, toc,
 };
 use crate::disk::real::RealDisk;
 use crate::error::is_passing;
@@ -234,6 +234,7 @@ impl Lsm {
         room: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Result<Self, StorageError> {
         check_tables(path)?;
+        toc::check(&path.join("tables"))?;
         let seqno = SequenceNumberCounter::default();
         let cache = Arc::new(Cache::with_capacity_bytes(cached(settings, bytes_of(&path.join("tables")))));
         let tree = Config::new(path, seqno.clone(), SequenceNumberCounter::default())

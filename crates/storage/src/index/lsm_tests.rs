@@ -46,6 +46,35 @@ fn a_large_index_has_more_of_it_cached() {
     assert_eq!(super::bytes_of(&tables), table.metadata().unwrap().len());
 }
 
+/// A flipped bit in how many parts a table has would have the library ask for gigabytes, which ends the process.
+#[test]
+fn a_table_that_claims_more_parts_than_fit_is_refused_before_the_library_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    run(&index, 1);
+    drop(index);
+    let table =
+        std::fs::read_dir(folder.path().join("index/tables")).unwrap().next().unwrap().unwrap().path();
+    let whole = std::fs::read(&table).unwrap();
+    let list = whole.windows(4).rposition(|bytes| bytes == b"TOC!").unwrap();
+    let open = || Lsm::open(&folder.path().join("index"), &Settings::default()).map(drop);
+    for at in list..whole.len() {
+        for bit in 0..8 {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << bit;
+            std::fs::write(&table, bytes).unwrap();
+            let told = open();
+            // The library does not read how long the list is.
+            let is_unused = at >= whole.len() - 8;
+            assert_eq!(told.is_ok(), is_unused, "byte {at}, bit {bit}: {told:?}");
+        }
+    }
+    std::fs::write(&table, &whole[..whole.len() - 1]).unwrap();
+    assert!(open().is_err());
+    std::fs::write(&table, whole).unwrap();
+    open().unwrap();
+}
+
 /// A row of 36 + 90 bytes takes a node, and both outside of it.
 #[test]
 fn what_a_row_takes_is_more_than_it_says() {

@@ -26,6 +26,7 @@ mod memory;
 #[cfg(feature = "redb")]
 mod redb_engine;
 pub(crate) mod rows;
+mod toc;
 
 /// The folder of the engine's files.
 pub(crate) const FOLDER: &str = "index";
