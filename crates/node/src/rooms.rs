@@ -175,6 +175,7 @@ mod tests {
         let rooms = Rooms::of(0, 1);
         let least = rooms.incoming.min(rooms.outgoing).min(rooms.arriving).min(rooms.holding);
         assert!(least > skerry_base::limits::CHUNK_BYTES);
+        assert!(rooms.incoming / 2 >= skerry_base::limits::CHUNK_BYTES, "each half is for whole chunks");
         assert_eq!(rooms.connections, CONNECTIONS);
     }
 }

@@ -28,11 +28,10 @@ use crate::telemetry::Kind;
 /// What is given at once, over all sites.
 pub(crate) const GIVEN_AT_ONCE: usize = 64;
 /// Of these to one site: one that asks for much, or takes it slowly, leaves the others their places.
-const TO_ONE: usize = 16;
+const TO_ONE: usize = 32;
 /// What waits for that; more is left to be asked for.
 pub(crate) const WAITING: usize = 256;
-/// A site that takes no more than a piece of this many bytes in so long is given nothing more.
-const PIECE: usize = 64 << 10;
+/// A site that takes nothing for so long is given nothing more.
 const STALLED: Duration = Duration::from_secs(30);
 
 /// How many are given to whom. Clones count together.
@@ -100,23 +99,29 @@ async fn one(site: &Arc<Site>, give: Give) -> Result<(), PeerError> {
     let question = Request::Read(sought.read.clone());
     let _held = site.peers.uplink.may_ask(node, &question, Class::Read).map_err(PeerError::Metered)?;
     let (response, chunks) = answer::object(site, sought.read, most.into()).await;
-    let mut stream = site.peers.net().open(node).await?;
+    let mut stream = taken(site.peers.net().open(node)).await??;
     stream.rank(Class::Read);
     let word = codec::encode(&Request::Give { token: sought.token });
-    frame::write(&mut stream, &mark::marked(Class::Read, &word)).await?;
+    taken(frame::write(&mut stream, &mark::marked(Class::Read, &word))).await??;
     let bytes = packed(codec::encode(&response)).await;
-    frame::write(&mut stream, &bytes).await?;
+    taken(frame::write(&mut stream, &bytes)).await??;
     if carries_records(&response) {
         site.peers.sent(node, Kind::Record, bytes.len());
     }
     for chunk in chunks {
-        for piece in chunk.chunks(PIECE) {
-            let written = tokio::time::timeout(STALLED, stream.write_all(piece)).await;
-            written.map_err(|_| PeerError::Silent)??;
+        let mut rest = &chunk[..];
+        while !rest.is_empty() {
+            let written = taken(stream.write(rest)).await??;
+            rest = rest.get(written..).filter(|_| written > 0).ok_or(PeerError::Silent)?;
         }
         site.peers.sent(node, Kind::Payload, chunk.len());
     }
-    Ok(stream.shutdown().await?)
+    Ok(taken(stream.shutdown()).await??)
+}
+
+/// What a site is to take within a while.
+async fn taken<T>(given: impl Future<Output = T>) -> Result<T, PeerError> {
+    tokio::time::timeout(STALLED, given).await.map_err(|_| PeerError::Silent)
 }
 
 /// What is wanted, if it makes sense.
@@ -139,7 +144,7 @@ mod tests {
         let [one, two] = [1, 2].map(|id| SiteId([id; 16]));
         let mut held: Vec<_> = std::iter::from_fn(|| places.take(one)).collect();
         assert_eq!(held.len(), TO_ONE);
-        const { assert!(TO_ONE * 4 <= GIVEN_AT_ONCE, "it takes four to fill it all") };
+        const { assert!(TO_ONE < GIVEN_AT_ONCE) };
         drop(places.take(two).unwrap());
         held.pop();
         held.push(places.take(one).unwrap());

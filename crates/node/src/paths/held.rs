@@ -40,8 +40,8 @@ const HELD: &[u8] = b"held/";
 const PERIOD: Duration = Duration::from_secs(30);
 /// How long another site may take to say what it has.
 const SAY: Duration = Duration::from_secs(5);
-/// How long who repeats a completion waits for what a home says to the one before.
-const REPEATED: Duration = Duration::from_secs(20);
+/// How long who repeats a completion waits for what a home says to the one before; less than who relays it waits.
+const REPEATED: Duration = Duration::from_secs(10);
 /// Others that are asked at once.
 const AT_ONCE: usize = 16;
 
@@ -269,13 +269,15 @@ pub(crate) async fn is_undecided(site: &Arc<Site>, bucket: BucketId, upload: Upl
     };
     let draws = site.read(of_upload).await?.into_keys().map(|(_, draw)| draw).collect();
     drop(tokio::time::timeout(REPEATED, site.bodies.answered(&draws)).await);
+    let mut is_open = false;
     for ((_, draw), held) in site.read(of_upload).await? {
-        if !is_known(site, bucket, draw, &held).await? {
-            return Ok(true);
+        if is_known(site, bucket, draw, &held).await? {
+            site.bodies.state().doubtful.remove(&draw);
+        } else {
+            is_open = true;
         }
-        site.bodies.state().doubtful.remove(&draw);
     }
-    Ok(false)
+    Ok(is_open)
 }
 
 /// All that are held, by name.

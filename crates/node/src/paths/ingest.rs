@@ -29,6 +29,8 @@ use crate::site::Site;
 
 /// Writes of one body on their way to the disk.
 const WRITES: usize = 2;
+/// From this length on the MD5 of a chunk takes longer than a thread for it costs.
+const LONG: usize = 256 << 10;
 
 /// A body that is written and pinned, but referred to by nothing yet.
 #[derive(Default)]
@@ -93,6 +95,10 @@ pub(super) struct Intake<'a> {
     sums: &'a Arc<Md5Batch>,
     /// That of this one; else somebody else computes it.
     md5: Option<Md5Sum>,
+    /// The same, while it is computed beside the last write.
+    beside: Option<JoinHandle<Option<[u8; 16]>>>,
+    /// Whether its commit waits for a sync.
+    syncs: bool,
     writes: FuturesOrdered<JoinHandle<Result<(ChunkRef, Pin), StorageError>>>,
     composer: Composer,
     /// Of leaves that no tree names yet.
@@ -119,6 +125,8 @@ impl<'a> Intake<'a> {
             whole: None,
             sums: &site.md5,
             md5: None,
+            beside: None,
+            syncs: !site.lazy,
             writes: FuturesOrdered::new(),
             composer: Composer::default(),
             leaves: Vec::new(),
@@ -136,17 +144,14 @@ impl<'a> Intake<'a> {
 
     /// What is waited for; the chunk that is begun makes way for others where that takes long.
     pub(super) async fn outwait<T>(&mut self, next: impl Future<Output = T>) -> T {
-        if !self.grant.as_ref().is_some_and(|grant| self.incoming.is_in_the_way(grant)) {
-            return next.await;
-        }
         let mut next = pin!(next);
-        match timeout(incoming::SLOW, &mut next).await {
-            Ok(next) => next,
-            Err(_) => {
-                self.make_way();
-                next.await
+        while self.grant.as_ref().is_some_and(|grant| self.incoming.is_in_the_way(grant)) {
+            match timeout(incoming::SLOW, &mut next).await {
+                Ok(next) => return next,
+                Err(_) => self.make_way(),
             }
         }
+        next.await
     }
 
     fn make_way(&mut self) {
@@ -180,7 +185,8 @@ impl<'a> Intake<'a> {
             self.buffer = Some(buffer);
             if is_full {
                 let full = self.end_chunk();
-                self.write(full).await?;
+                let is_last = bytes.is_empty() && self.size == self.expected;
+                self.write(full, is_last).await?;
             } else if incoming::is_slow(self.began, self.clock.now()) {
                 self.make_way();
             }
@@ -228,7 +234,7 @@ impl<'a> Intake<'a> {
             return Ok((small(self.domain, rest), None));
         }
         if !rest.is_empty() {
-            self.write(rest).await?;
+            self.write(rest, true).await?;
         }
         while let Some(written) = self.writes.next().await {
             self.written(written).await?;
@@ -238,26 +244,33 @@ impl<'a> Intake<'a> {
         pins.append(&mut self.trees);
         let chunks = composed.top.clone();
         pins.append(&mut put_trees(&self.store, self.domain, composed).await?);
-        let md5 = match self.md5.take() {
-            Some(sum) => Some(digest(sum).await?),
-            None => None,
+        let md5 = match (self.beside.take(), self.md5.take()) {
+            (Some(sum), _) => Some(known(sum.await.map_err(refusal::task)?)?),
+            (None, Some(sum)) => Some(digest(sum).await?),
+            (None, None) => None,
         };
         Ok((Body { size: self.size, chunks, small: None, pins }, md5))
     }
 
-    async fn write(&mut self, bytes: Bytes) -> Outcome<()> {
+    async fn write(&mut self, bytes: Bytes, is_last: bool) -> Outcome<()> {
         let (store, domain) = (self.store.clone(), self.domain);
+        let is_beside = is_last && self.sum_beside(&bytes);
+        // Of a longer body the chunks before it may still be written, and its trees are: its commit syncs them all.
+        let syncs = is_beside && self.syncs && self.size <= CHUNK_BYTES as u64;
         let md5 = self.md5.as_ref().map(|sum| {
             // Handed in before a thread is free, so that another upload may take it along.
             let number = sum.push(bytes.clone());
-            let is_last = self.size == self.expected;
             Summing { work: sum.work(), number, room: self.incoming.clone(), is_last }
         });
         let ended = |_| ServiceError::new(ErrorKind::Internal, "the site is ending");
         let may_write = self.writing.clone().acquire_owned().await.map_err(ended)?;
         self.writes.push_back(tokio::task::spawn_blocking(move || {
-            let _may_write = may_write;
-            write_chunk(&store, domain, bytes, md5)
+            let written = write_chunk(&store, domain, bytes, md5)?;
+            drop(may_write);
+            if syncs {
+                store.sync_ahead();
+            }
+            Ok(written)
         }));
         while self.writes.len() >= WRITES {
             if let Some(written) = self.writes.next().await {
@@ -265,6 +278,16 @@ impl<'a> Intake<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Computes the MD5 of a body with its last chunk on another thread while that is written and synced, where nobody comes beside
+    /// it: uploads that do share what computes their MD5, and the sync of their commits.
+    fn sum_beside(&mut self, last: &Bytes) -> bool {
+        let is_alone = |sum: &mut Md5Sum| last.len() >= LONG && !sum.work().has_company();
+        let Some(sum) = self.md5.take_if(is_alone) else { return false };
+        sum.push(last.clone());
+        self.beside = Some(tokio::task::spawn_blocking(move || sum.finish()));
+        true
     }
 
     async fn written(
@@ -291,6 +314,10 @@ async fn digest(sum: Md5Sum) -> Outcome<[u8; 16]> {
     } else {
         tokio::task::spawn_blocking(move || sum.finish()).await.map_err(refusal::task)?
     };
+    known(digest)
+}
+
+fn known(digest: Option<[u8; 16]>) -> Outcome<[u8; 16]> {
     digest.ok_or_else(|| ServiceError::new(ErrorKind::Internal, "the MD5 of the body was lost"))
 }
 

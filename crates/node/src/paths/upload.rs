@@ -275,7 +275,7 @@ async fn made_before(site: &Arc<Site>, target: &Target) -> Outcome<Option<Writte
     let written = completed_before(site, target).await?;
     if written.is_none() && is_undecided {
         let message = "the condition does not hold now, but this upload was being completed before, and what the \
-                       bucket's home decided on that is not known here yet; complete it again in a moment";
+                       bucket's home decided on that is not known here yet (for ten minutes at most once that answers): complete it again then";
         return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
     }
     Ok(written)

@@ -199,6 +199,8 @@ async fn uploaded(site: &TestSite, body: &Bytes, etag: &str) -> CompleteUpload {
 async fn a_completion_that_is_repeated_while_its_first_is_decided_is_answered_as_that_one() {
     let (world, etag) = home_behind_a_slow_link("a").await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
+    // An answer takes its time, and is heard within the patience of who asked.
+    one.set_rate(two, 2_000);
     let request = uploaded(two, &noise(500, 7), &etag).await;
     let objects = &two.services().objects;
     let again = async {

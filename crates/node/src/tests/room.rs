@@ -182,8 +182,10 @@ async fn a_chunk_that_waits_for_company_gives_its_room_to_who_has_none() {
         // Each has a chunk that is whole, and one that is begun.
         send(CHUNK_BYTES);
         site.until("both have begun another", || async { room.taken() == 4 * CHUNK_BYTES }).await;
-        // What is begun has made way, or does so while the third waits.
-        let held = quick(room, 4 * CHUNK_BYTES);
+        // What is begun makes way; all but what is whole is taken by others.
+        let all_else = room.bytes() / 2 - 2 * CHUNK_BYTES;
+        site.until("what is begun has made way", || async { room.try_take(all_else).is_some() }).await;
+        let held = quick(room, 2 * CHUNK_BYTES);
         let third = site.put("bulk", "three", noise(2 << 20, 3));
         tokio::time::timeout(PROMPT, third).await.unwrap().unwrap();
         drop((held, one, two));

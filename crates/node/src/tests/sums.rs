@@ -75,6 +75,33 @@ async fn cancelled(site: &TestSite, n: u64) {
     }
 }
 
+/// Nobody beside it: the MD5 of its last chunk is computed while that is written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_alone_gets_its_own_digest_in_whatever_pieces_it_comes() {
+    let world = TestWorld::new(1).await;
+    let site = &world.sites[0];
+    site.create_bucket("sums").await.unwrap();
+    for n in 0..SIZES.len() as u64 {
+        right(site, n).await;
+        wrong(site, 100 + n).await;
+        // All at once, and with the end of a chunk within a piece.
+        for parts in [vec![body(n)], vec![body(n).slice(..1), body(n).slice(1..)]] {
+            let expected = Expected {
+                length: Some(body(n).len() as u64),
+                md5: Some(md5(n).await),
+                ..Expected::default()
+            };
+            let whole = UploadBody::new(stream::iter(parts.into_iter().map(Ok)), expected);
+            put(site, n, whole).await.unwrap_or_else(|error| panic!("upload {n}: {}", error.message()));
+            assert_eq!(site.get("sums", &n.to_string()).await.unwrap(), body(n), "upload {n}");
+        }
+    }
+    assert_eq!(site.list("sums").await.unwrap().len(), SIZES.len());
+    let all_of_it = || async { site.site().incoming.taken() == 0 };
+    site.until("no memory is held", all_of_it).await;
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uploads_at_once_get_their_own_digests_whoever_else_fails() {
     let world = TestWorld::new(1).await;

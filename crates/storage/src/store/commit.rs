@@ -3,8 +3,8 @@
 //!
 //! Order of durability: payload that a group refers to, its journal frames, the index (whenever it flushes).
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use skerry_base::kv::View;
 
@@ -515,9 +515,21 @@ impl Store {
         }
     }
 
+    /// Syncs payload before the commit that refers to it asks for that: for who has something else to do meanwhile. Where another is
+    /// at it nothing is done. What went wrong the commit is told: nothing is durable by this alone.
+    pub fn sync_ahead(&self) {
+        if let Ok(one) = self.syncing.try_lock() {
+            drop(self.sync_payload_alone(&one));
+        }
+    }
+
     /// Syncs all payload written so far; returns when it is durable, also when another thread was at it.
     pub(super) fn sync_payload(&self) -> Outcome {
-        let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sync_payload_alone(&one)
+    }
+
+    fn sync_payload_alone(&self, _one: &MutexGuard<'_, ()>) -> Outcome {
         // Who was at it has taken what waited: if that sync failed there is nothing left to sync here, and nothing durable.
         self.check_poison()?;
         let (keys, files) = self.live.lock().take_unsynced();
