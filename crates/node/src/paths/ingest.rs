@@ -30,7 +30,7 @@ use crate::site::Site;
 /// Writes of one body on their way to the disk.
 const WRITES: usize = 2;
 /// From this length on the MD5 of a chunk takes longer than a thread for it costs.
-const LONG: usize = 256 << 10;
+const LONG: usize = 512 << 10;
 
 /// A body that is written and pinned, but referred to by nothing yet.
 #[derive(Default)]
