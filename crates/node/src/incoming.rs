@@ -72,7 +72,7 @@ impl Incoming {
 
 /// Whether what began then is slow by now.
 pub(crate) fn is_slow(began: Instant, now: Instant) -> bool {
-    u128::from(now.0.saturating_sub(began.0)) > SLOW.as_nanos()
+    now.since(began) > SLOW
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Before: the federation machine ([`skerry_federation::Output::Give`]). After: a stream to the asker, read in `peers/gifts.rs`
 //! there. Invariants: what is given is what the same question is answered with when it is asked here (`answer.rs`), under the
-//! same budget; so many at once at most, few of them to one site, and to none that takes nothing; what finds no room, or no link,
+//! same budget; so many at once at most, half of them to one site, and to none that takes nothing; what finds no room, or no link,
 //! is not given: the asker, who was told that it comes, asks for it.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub(crate) const GIVEN_AT_ONCE: usize = 64;
 const TO_ONE: usize = 32;
 /// What waits for that; more is left to be asked for.
 pub(crate) const WAITING: usize = 256;
-/// A site that takes nothing for so long is given nothing more.
+/// A site that takes no byte of a chunk for so long, or not the answer before it, is given nothing more.
 const STALLED: Duration = Duration::from_secs(30);
 
 /// How many are given to whom. Clones count together.

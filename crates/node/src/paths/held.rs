@@ -121,6 +121,18 @@ impl Bodies {
         heard.wait_for(|_| self.state().asking.is_disjoint(draws)).await.ok();
     }
 
+    /// Its home is not asked any more; of a body that is in doubt, its bytes.
+    fn end(&self, draw: Draw, doubtful: Option<u64>) {
+        let mut state = self.state();
+        state.asking.remove(&draw);
+        if let Some(bytes) = doubtful {
+            state.doubtful.insert(draw, bytes);
+            self.wake.notify_one();
+        }
+        drop(state);
+        self.heard.send_modify(|count| *count += 1);
+    }
+
     fn begin(&self, draw: Draw) -> Outcome<()> {
         let mut state = self.state();
         if state.doubtful.len() >= UNDECIDED_WRITES {
@@ -162,15 +174,7 @@ impl Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        let bodies = &self.site.bodies;
-        let mut state = bodies.state();
-        state.asking.remove(&self.draw);
-        if !self.is_over {
-            state.doubtful.insert(self.draw, self.size);
-            bodies.wake.notify_one();
-        }
-        drop(state);
-        bodies.heard.send_modify(|count| *count += 1);
+        self.site.bodies.end(self.draw, (!self.is_over).then_some(self.size));
     }
 }
 
@@ -267,7 +271,10 @@ pub(crate) async fn is_undecided(site: &Arc<Site>, bucket: BucketId, upload: Upl
         held.retain(|(of, _), held| *of == bucket && held.upload == Some(upload));
         Ok(held)
     };
-    let draws = site.read(of_upload).await?.into_keys().map(|(_, draw)| draw).collect();
+    let draws: BTreeSet<Draw> = site.read(of_upload).await?.into_keys().map(|(_, draw)| draw).collect();
+    if draws.is_empty() {
+        return Ok(false);
+    }
     drop(tokio::time::timeout(REPEATED, site.bodies.answered(&draws)).await);
     let mut is_open = false;
     for ((_, draw), held) in site.read(of_upload).await? {
@@ -457,6 +464,20 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+
+    #[tokio::test]
+    async fn who_repeats_waits_for_the_homes_that_are_asked_and_for_no_others() {
+        let (bodies, draws) = (Bodies::default(), BTreeSet::from([[1; 16], [2; 16]]));
+        [[1; 16], [2; 16], [3; 16]].into_iter().for_each(|draw| bodies.begin(draw).unwrap());
+        let mut answered = std::pin::pin!(bodies.answered(&draws));
+        assert!(futures::poll!(&mut answered).is_pending());
+        bodies.end([1; 16], None);
+        assert!(futures::poll!(&mut answered).is_pending(), "another is asked yet");
+        // What is in doubt is not waited for: nobody is asked just now.
+        bodies.end([2; 16], Some(300));
+        assert!(futures::poll!(&mut answered).is_ready());
+        assert_eq!(bodies.counts(), (1, 300));
+    }
 
     #[test]
     fn v1_fixture() {

@@ -254,19 +254,18 @@ pub(crate) async fn complete_here(
     target: &Target,
     request: &CompleteUpload,
 ) -> Outcome<Written> {
-    match try_complete(site, by, target, request).await {
-        Err(error) if error.kind() == ErrorKind::NoSuchUpload => {
-            let written = completed_before(site, target).await?.ok_or(error)?;
-            super::tenure::again(site, &target.bucket, &written).await?;
-            Ok(written)
-        }
-        Err(error) if error.kind() == ErrorKind::PreconditionFailed => {
-            let Some(written) = made_before(site, target).await? else { return Err(error) };
-            super::tenure::again(site, &target.bucket, &written).await?;
-            Ok(written)
-        }
-        other => other,
-    }
+    let error = match try_complete(site, by, target, request).await {
+        Ok(written) => return Ok(written),
+        Err(error) => error,
+    };
+    let made = match error.kind() {
+        ErrorKind::NoSuchUpload => completed_before(site, target).await?,
+        ErrorKind::PreconditionFailed => made_before(site, target).await?,
+        _ => None,
+    };
+    let written = made.ok_or(error)?;
+    super::tenure::again(site, &target.bucket, &written).await?;
+    Ok(written)
 }
 
 /// What fails a condition may be the upload's own object: then its completion is only asked for again.
@@ -275,7 +274,8 @@ async fn made_before(site: &Arc<Site>, target: &Target) -> Outcome<Option<Writte
     let written = completed_before(site, target).await?;
     if written.is_none() && is_undecided {
         let message = "the condition does not hold now, but this upload was being completed before, and what the \
-                       bucket's home decided on that is not known here yet (for ten minutes at most once that answers): complete it again then";
+                       bucket's home decided on that is not known here yet, which it is ten minutes after that home was \
+                       heard again at the latest: complete it again then";
         return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
     }
     Ok(written)

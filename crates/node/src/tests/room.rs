@@ -33,14 +33,20 @@ fn quick(room: &Incoming, but: usize) -> Grant {
     room.try_take(room.bytes() / 2 - but).unwrap()
 }
 
-/// What a small machine is bounded by is what a site on it lets in, not only what a table says.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_site_with_128_mib_lets_less_in_and_serves() {
+/// One site on a machine with so many bytes.
+async fn of_memory(memory: u64, md5: Option<Md5Batch>) -> TestWorld {
     let mut world = TestWorld::new(1).await;
     world.sites[0].stop().await;
     let (config, mut options) = world.sites[0].settings();
-    options.memory = Some(128 << 20);
+    (options.memory, options.md5) = (Some(memory), md5);
     world.sites[0].core = Some(Core::start(&config, options).await.unwrap());
+    world
+}
+
+/// What a small machine is bounded by is what a site on it lets in, not only what a table says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_with_128_mib_lets_less_in_and_serves() {
+    let world = of_memory(128 << 20, None).await;
     let site = &world.sites[0];
     let rooms = [&site.site().outgoing, &site.site().arriving, &site.site().holding];
     assert_eq!(
@@ -164,11 +170,7 @@ fn silent<'a>(site: &'a TestSite, key: &'a str) -> (Sender, Pin<Box<dyn Future<O
 /// Chunks wait for the MD5 of others as long as there is room: who finds none has it computed, though their clients say nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chunk_that_waits_for_company_gives_its_room_to_who_has_none() {
-    let mut world = TestWorld::new(1).await;
-    world.sites[0].stop().await;
-    let (config, mut options) = world.sites[0].settings();
-    (options.memory, options.md5) = (Some(256 << 20), Some(Md5Batch::with_company(7)));
-    world.sites[0].core = Some(Core::start(&config, options).await.unwrap());
+    let world = of_memory(256 << 20, Some(Md5Batch::with_company(7))).await;
     let site = &world.sites[0];
     let room = &site.site().incoming;
     site.create_bucket("bulk").await.unwrap();
@@ -198,11 +200,7 @@ async fn a_chunk_that_waits_for_company_gives_its_room_to_who_has_none() {
 /// Clients that say nothing more and one whose bytes trickle have as many chunks as begin at once: who is quick goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uploads_that_come_slowly_make_way_for_those_that_do_not() {
-    let mut world = TestWorld::new(1).await;
-    world.sites[0].stop().await;
-    let (config, mut options) = world.sites[0].settings();
-    options.memory = Some(128 << 20);
-    world.sites[0].core = Some(Core::start(&config, options).await.unwrap());
+    let world = of_memory(128 << 20, None).await;
     let site = &world.sites[0];
     let room = &site.site().incoming;
     site.create_bucket("bulk").await.unwrap();

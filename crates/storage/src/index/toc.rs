@@ -5,7 +5,7 @@
 //! here is damaged; what is not may be damaged all the same, which the library finds by its checksums.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::StorageError;
@@ -14,6 +14,8 @@ use crate::fields::Fields;
 /// What ends a table: `SFA!`, a version, a kind of checksum, the checksum, place and length of the list of parts.
 const END: u64 = 4 + 1 + 1 + 16 + 8 + 8;
 const END_MAGIC: &[u8] = b"SFA!";
+/// Of it, between the magic and the place.
+const BEFORE_PLACE: usize = 1 + 1 + 16;
 /// What the list begins with, before how many there are.
 const LIST_MAGIC: &[u8] = b"TOC!";
 /// A part takes at least a place, a length and the length of its name.
@@ -36,22 +38,17 @@ pub(super) fn check(tables: &Path) -> Result<(), StorageError> {
 
 /// Whether a table claims more parts than there is room for between its list and its end.
 fn is_too_long(table: &Path) -> std::io::Result<bool> {
-    let mut file = File::open(table)?;
+    let file = File::open(table)?;
     let Some(end) = file.metadata()?.len().checked_sub(END) else { return Ok(false) };
-    let last: [u8; END as usize] = read_at(&mut file, end)?;
-    let mut fields = Fields::of(&last[22..]);
-    let Some(list) = fields.u64().filter(|_| last.starts_with(END_MAGIC)) else { return Ok(false) };
-    let head: [u8; 8] = read_at(&mut file, list)?;
-    let Some((count, magic)) = head.split_last_chunk::<4>().map(|(magic, count)| (count, magic)) else {
+    let (mut last, mut head) = ([0; END as usize], [0; 8]);
+    file.read_exact_at(&mut last, end)?;
+    let Some((_, place)) =
+        last.strip_prefix(END_MAGIC).and_then(|rest| rest.split_first_chunk::<BEFORE_PLACE>())
+    else {
         return Ok(false);
     };
-    let parts = u64::from(u32::from_le_bytes(*count));
-    Ok(magic == LIST_MAGIC && parts > end.saturating_sub(list) / PART)
-}
-
-fn read_at<const N: usize>(file: &mut File, at: u64) -> std::io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    file.seek(SeekFrom::Start(at))?;
-    file.read_exact(&mut bytes)?;
-    Ok(bytes)
+    let Some(list) = Fields::of(place).u64() else { return Ok(false) };
+    file.read_exact_at(&mut head, list)?;
+    let parts = head.strip_prefix(LIST_MAGIC).and_then(|count| Fields::of(count).u32());
+    Ok(parts.is_some_and(|parts| u64::from(parts) > end.saturating_sub(list) / PART))
 }
