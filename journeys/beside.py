@@ -72,8 +72,9 @@ class System:
     def answers(self):
         try:
             urllib.request.urlopen(self.endpoint, timeout=2)
-        except urllib.error.HTTPError:
-            return True
+        except urllib.error.HTTPError as error:
+            # Of a site that opens its index still, or whatever else is not ready.
+            return error.code != 503
         except OSError:
             return False
         return True

@@ -179,7 +179,7 @@ def run(options, site):
     print(f"\n| page across {options.deleted:,} deleted keys: p50 (first) ms; never any; ratio | LIST | LIST Delimiter=- | versions | versioned, LIST | versioned, LIST Delimiter=- | its markers |\n|---|---|---|---|---|---|---|")
     across(pages, "right after")
     many_keys.end(site, signal.SIGTERM)
-    many_keys.start(site)
+    many_keys.start(site, 1000)
     pages = Pages(site, options.samples)
     across(pages, "started again")
     time.sleep(options.rest)

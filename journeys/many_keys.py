@@ -14,6 +14,7 @@ import shutil
 import signal
 import statistics
 import time
+import urllib.request
 from pathlib import Path
 
 import beside
@@ -22,13 +23,23 @@ from checks import expect, wait_for
 CELLS = [("PUT", "put"), ("GET", "get"), ("LIST of 1000", "list")]
 
 
-def start(site):
-    """Starts the site on its directory; seconds to its first answer, and the most it took until then, MiB."""
+def start(site, keys):
+    """Starts the site on its directory; seconds to its first answered PUT, into the bucket of so many keys, and the most it took until then, MiB."""
+    url = beside.client(site).generate_presigned_url("put_object", Params={"Bucket": f"keys-{keys}", "Key": "first"}, ExpiresIn=3600)
     begin = time.monotonic()
     site.spawn("server", str(site.directory / "site"), SKERRY_S3_LISTEN="127.0.0.1:17600", SKERRY_PEER_LISTEN="127.0.0.1:17601",
                SKERRY_ACCESS_KEY=beside.KEY, SKERRY_SECRET_KEY=beside.SECRET)
-    wait_for("the site to answer", site.answers, 1800, 0.005)
+    wait_for("the site to take a PUT", lambda: put(url), 1800, 0.005)
     return time.monotonic() - begin, site.memory()[1]
+
+
+def put(url):
+    """Whether a PUT was answered by more than that the site opens its index."""
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, data=b"first", method="PUT"), timeout=30)
+    except OSError:
+        return False
+    return True
 
 
 def end(site, how):
@@ -69,25 +80,37 @@ def table(options, rounds):
         print(f"| {keys:,} | " + " | ".join(cells) + " |")
 
 
+def forget():
+    """Empties the kernel's caches of files, as a power cut does; whether that was allowed (it is to root)."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        return False
+    return True
+
+
 def restarts(options, site):
     """What a start takes after each way to end, and what stays resident."""
-    for name, how in (("SIGTERM", signal.SIGTERM), ("kill -9", signal.SIGKILL)):
+    for name, how, cold in (("SIGTERM", signal.SIGTERM, False), ("kill -9", signal.SIGKILL, False), ("kill -9, nothing cached", signal.SIGKILL, True)):
         # Something that only the journal has, so that there is something to replay.
         beside.load(options, site, ["--mix", "put=1", "--no-load", "--operations", "20000"], "1KiB", options.keys[0], f"keys-{options.keys[0]}", 16)
         end(site, how)
-        seconds, most = start(site)
-        print(f"start after {name}: {seconds:.2f} s to the first answer, at most {most:.0f} MiB resident", flush=True)
+        if cold and not forget():
+            print("not allowed to empty the kernel's caches: no start as after a power cut", flush=True)
+        seconds, most = start(site, options.keys[0])
+        print(f"start after {name}: {seconds:.2f} s to the first answered PUT, at most {most:.0f} MiB resident", flush=True)
     time.sleep(20)
     print(f"resident 20 s later: {site.memory()[0]:.0f} MiB", flush=True)
 
 
-def rebuild(site):
+def rebuild(options, site):
     """The index is thrown away and made from journal and payload."""
     end(site, signal.SIGTERM)
     (index,) = (site.directory / "site").rglob("index")
     shutil.rmtree(index)
-    seconds, most = start(site)
-    print(f"rebuild of the index, to the first answer: {seconds:.1f} s, at most {most:.0f} MiB resident", flush=True)
+    seconds, most = start(site, options.keys[0])
+    print(f"rebuild of the index, to the first answered PUT: {seconds:.1f} s, at most {most:.0f} MiB resident", flush=True)
 
 
 def main():
@@ -110,7 +133,7 @@ def main():
         for keys in options.keys:
             create(options, site, keys)
         end(site, signal.SIGTERM)
-        start(site)
+        start(site, options.keys[0])
         loads, rounds = [], []
         for _ in range(options.rounds):
             loads.append(os.getloadavg()[0])
@@ -118,7 +141,7 @@ def main():
         table(options, rounds)
         print(f"\nload {min(loads):.1f} to {max(loads):.1f}")
         restarts(options, site)
-        rebuild(site)
+        rebuild(options, site)
         print(f"on disk: {sum(f.stat().st_blocks * 512 for f in directory.rglob('*') if f.is_file()) / 2**30:.1f} GiB")
     finally:
         site.stop()

@@ -1,9 +1,8 @@
 //! What suits this machine where its operator says nothing: a board with a card and a server with fast disks are told nothing.
 //!
-//! Why: a sync of all that may be written and not synced takes as long as the device needs for it, moving and scrubbing take their
-//! part of what it gives, and an index of many objects is read again and again where its blocks find no place. Invariants: decided
-//! from memory and kind of device alone; what an operator says counts as it stands; what nobody knows of a device gets what a
-//! machine of 1 GB gets.
+//! Why: a sync of all that may be written and not synced takes as long as the device needs for it, and moving and scrubbing take
+//! their part of what it gives. Invariants: decided from memory and kind of device alone; what an operator says counts as it
+//! stands; what nobody knows of a device gets what a machine of 1 GB gets.
 
 use std::path::Path;
 
@@ -15,12 +14,8 @@ use crate::server::DATA;
 
 const MIB: u64 = 1 << 20;
 
-/// Memory of the index: what suits a machine of 1 GB, half for what is not flushed.
-const INDEX: u64 = 16 * MIB;
-/// Blocks of a large index may take one part of the memory in so many, and so many bytes at most. A small index takes what it
-/// takes anywhere: the memory of a site at rest does not grow with its machine.
-const CACHE: u64 = 64;
-const CACHE_MOST: u64 = 256 * MIB;
+/// Memory of the index, on any machine.
+const INDEX: u64 = 10 * MIB;
 
 /// What suits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +26,6 @@ pub struct Fitted {
     pub device: Device,
     /// `storage.memory`.
     pub index: u64,
-    /// To which the blocks of the index may grow beyond their half of that, where the index is large.
-    pub cache: u64,
     /// `storage.dirty`.
     pub dirty: u64,
     /// `storage.pace`, in a second.
@@ -58,7 +51,6 @@ impl Fitted {
             memory: rooms.memory,
             device,
             index,
-            cache: (rooms.memory / CACHE).clamp(index / 2, CACHE_MOST),
             dirty: rooms.dirty.min(dirty * MIB),
             moving: moving * MIB,
             scrub: scrub * MIB,
@@ -76,12 +68,6 @@ impl Fitted {
     /// What `storage.memory` comes to.
     pub(crate) fn index_of(&self, config: &Config) -> u64 {
         config.storage.memory.of(self.index).min(self.index_most)
-    }
-
-    /// The most of it that cached blocks of a large index take.
-    pub(crate) fn cache_of(&self, config: &Config) -> u64 {
-        let half = self.index_of(config) / 2;
-        if config.storage.memory == Fit::Auto { self.cache.max(half) } else { half }
     }
 
     /// What `storage.dirty` comes to.
@@ -103,9 +89,9 @@ impl Fitted {
 
     /// Says it in the log.
     pub(crate) fn tell(&self) {
-        let Self { memory, device, index, cache, dirty, moving, scrub, .. } = self;
+        let Self { memory, device, index, dirty, moving, scrub, .. } = self;
         let device = device.name();
-        tracing::info!(memory, device, index, cache, dirty, moving, scrub, "defaults fitted to the machine");
+        tracing::info!(memory, device, index, dirty, moving, scrub, "defaults fitted to the machine");
     }
 }
 
@@ -124,18 +110,18 @@ mod tests {
     #[test]
     fn what_suits_follows_from_memory_and_device() {
         for (memory, device, expected) in [
-            (64 * MIB, Device::Solid, [8, 4, 8, 32, 32]),
-            (128 * MIB, Device::Card, [16, 8, 16, 4, 4]),
-            (GIB, Device::Card, [16, 16, 16, 4, 4]),
-            (GIB, Device::Turning, [16, 16, 64, 8, 8]),
-            (GIB, Device::Solid, [16, 16, 64, 32, 32]),
-            (8 * GIB, Device::Unknown, [16, 128, 64, 8, 8]),
-            (64 * GIB, Device::Solid, [16, 256, 64, 32, 32]),
-            (0, Device::Unknown, [2, 1, 2, 8, 8]),
-            (u64::MAX, Device::Card, [16, 256, 16, 4, 4]),
+            (64 * MIB, Device::Solid, [8, 8, 32, 32]),
+            (128 * MIB, Device::Card, [10, 16, 4, 4]),
+            (GIB, Device::Card, [10, 16, 4, 4]),
+            (GIB, Device::Turning, [10, 64, 8, 8]),
+            (GIB, Device::Solid, [10, 64, 32, 32]),
+            (8 * GIB, Device::Unknown, [10, 64, 8, 8]),
+            (64 * GIB, Device::Solid, [10, 64, 32, 32]),
+            (0, Device::Unknown, [2, 2, 8, 8]),
+            (u64::MAX, Device::Card, [10, 16, 4, 4]),
         ] {
             let found = fitted(memory, device);
-            let found = [found.index, found.cache, found.dirty, found.moving, found.scrub];
+            let found = [found.index, found.dirty, found.moving, found.scrub];
             assert_eq!(found.map(|bytes| bytes / MIB), expected, "{memory} bytes and a {}", device.name());
         }
     }
@@ -160,9 +146,8 @@ mod tests {
         config.storage.dirty = Fit::Bytes(Size(100 * MIB));
         assert_eq!((dirty(&config), fitted.dirty_of(&config)), (Some(Size(32 * MIB)), 32 * MIB));
         assert_eq!(fitted.value(&config, "storage", "cache"), None);
-        // Who says how much the index takes has said it of a large one, too.
         config.storage.memory = Fit::Bytes(Size(10 * MIB));
-        assert_eq!((fitted.index_of(&config), fitted.cache_of(&config)), (10 * MIB, 5 * MIB));
+        assert_eq!(fitted.index_of(&config), 10 * MIB);
     }
 
     /// What is shown is what the store gets.
@@ -180,7 +165,8 @@ mod tests {
                     let shown = fitted.value(&config, "storage", field);
                     shown.map_or_else(|| config.storage.memory.of(0), |shown| shown.0)
                 };
-                let given = [2 * settings.memtable_bytes, settings.dirty_bytes, settings.move_bytes];
+                let index = settings.memtable_bytes + settings.index_cache_bytes;
+                let given = [index, settings.dirty_bytes, settings.move_bytes];
                 assert_eq!(given, ["memory", "dirty", "pace"].map(shown), "{said:?} of {memory}");
             }
         }

@@ -78,6 +78,9 @@ pub(crate) const DATA: &str = "data";
 const CACHE_PERCENT: u8 = 25;
 /// Of the disk for other sites, if nothing else is said: the rest is for what is written here.
 const OTHERS_PERCENT: u8 = 80;
+/// Of the index's memory one part in so many is for blocks that were read: more of them is not faster, because the kernel
+/// has them in its cache of files.
+const INDEX_BLOCKS: u64 = 5;
 /// The smallest segment of the cache: two full chunks.
 const CACHE_SEGMENT_LEAST: u64 = 4 << 20;
 /// File of the open invitations.
@@ -612,7 +615,7 @@ pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_st
     let disk = RealDisk::total_bytes(data).unwrap_or(0).min(capacity.unwrap_or(u64::MAX));
     let cache_bytes = storage.cache.of(disk, CACHE_PERCENT);
     let defaults = skerry_storage::Settings::default();
-    let half = fitted.index_of(config) / 2;
+    let index = fitted.index_of(config);
     skerry_storage::Settings {
         engine: match storage.index {
             crate::config::Engine::Memory => skerry_storage::Engine::Memory,
@@ -624,9 +627,8 @@ pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_st
         // A few in a small cache, so that the one being written is no large part of it.
         cache_segment_bytes: (cache_bytes / 16).clamp(CACHE_SEGMENT_LEAST, defaults.cache_segment_bytes),
         capacity_bytes: capacity,
-        memtable_bytes: half,
-        index_cache_bytes: half,
-        index_cache_most_bytes: fitted.cache_of(config),
+        memtable_bytes: index - index / INDEX_BLOCKS,
+        index_cache_bytes: index / INDEX_BLOCKS,
         dirty_bytes: fitted.dirty_of(config),
         // Of a second: the collector rests behind each.
         move_bytes: storage.pace.of(fitted.moving),

@@ -79,8 +79,6 @@ pub struct Settings {
     pub memtable_bytes: u64,
     /// Bytes of index blocks cached in memory.
     pub index_cache_bytes: u64,
-    /// An index that is large when it is opened has an eighth of its bytes cached, up to so many.
-    pub index_cache_most_bytes: u64,
     /// Payload bytes written but not synced before a writer has to wait for a sync: bounds dirty memory.
     pub dirty_bytes: u64,
     /// Bytes of payload that are moved at once, by a step of the collector or [`crate::Store::move_on`], at least one chunk; on a full
@@ -143,8 +141,7 @@ impl Default for Settings {
             reserve_segments: 2,
             headroom_bytes: 32 << 20,
             memtable_bytes: 8 << 20,
-            index_cache_bytes: 8 << 20,
-            index_cache_most_bytes: 8 << 20,
+            index_cache_bytes: 2 << 20,
             dirty_bytes: 64 << 20,
             move_bytes: 40 << 20,
             lazy: false,

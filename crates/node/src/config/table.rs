@@ -155,7 +155,7 @@ settings! {
         journal_segment: Size = Size(64 << 20),
         /// Size of a payload segment.
         payload_segment: Size = Size(256 << 20),
-        /// Memory of the index: changes not flushed yet and cached blocks, half each. At most an eighth of what the machine or its control group has. `auto`, or left out: 16 MiB; the blocks of an index that is large when the site starts get an eighth of its size, up to a 64th of the memory and 256 MiB. While the disk refuses flushes there may be half as much again of changes, then only deletes are taken, up to three times as much.
+        /// Memory of the index: changes not flushed yet, and a fifth for blocks that were read. At most an eighth of what the machine or its control group has. `auto`, or left out: 10 MiB, on any machine: blocks that are not among them are in the system's cache of files. While the disk refuses flushes there may be half as much again of changes, then only deletes are taken, up to three times as much.
         memory: Fit = Fit::Auto,
         /// Payload written but not synced before writers wait: bounds dirty memory, and how long a sync takes. At most an eighth of what the machine or its control group has. `auto`, or left out: 16 MiB on a card or stick, else 64 MiB.
         dirty: Fit = Fit::Auto,

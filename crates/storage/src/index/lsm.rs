@@ -37,8 +37,6 @@ use reading::{LsmReading, is_listed};
 /// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading. Each is half a
 /// memtable's room at least, so a writer that no merge keeps up with waits after eight times what it may fill.
 const RUNS_MAX: usize = 16;
-/// Of a large index one part in so many is cached.
-const CACHED: u64 = 8;
 /// Files the engine holds open.
 const OPEN_FILES: usize = 64;
 /// Runs that are merged at once. More than the library's four, because a memtable is half of what it may take: merged
@@ -114,18 +112,6 @@ fn files_from(tables: &Path, first: u64) -> Vec<u64> {
     let Ok(entries) = std::fs::read_dir(tables) else { return Vec::new() };
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     entries.filter_map(number).filter(|number| *number >= first).collect()
-}
-
-/// Bytes of what lies in a folder.
-fn bytes_of(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
-    entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len())).sum()
-}
-
-/// Bytes of blocks that are cached of an index of so many: a small one is not to fill memory with all that it ever was.
-fn cached(settings: &Settings, bytes: u64) -> u64 {
-    let most = settings.index_cache_most_bytes.max(settings.index_cache_bytes);
-    (bytes / CACHED).clamp(settings.index_cache_bytes, most)
 }
 
 /// A sector that cannot be read is damage here: nobody but a rebuild would ever mend it.
@@ -236,7 +222,7 @@ impl Lsm {
         check_tables(path)?;
         toc::check(&path.join("tables"))?;
         let seqno = SequenceNumberCounter::default();
-        let cache = Arc::new(Cache::with_capacity_bytes(cached(settings, bytes_of(&path.join("tables")))));
+        let cache = Arc::new(Cache::with_capacity_bytes(settings.index_cache_bytes));
         let tree = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
             .use_cache(cache.clone())
             .use_descriptor_table(Some(Arc::new(DescriptorTable::new(OPEN_FILES))))

@@ -29,23 +29,6 @@ fn apply(index: &Lsm, mark: u64) -> u64 {
     resident(key.len() + 1, value.len())
 }
 
-/// Where memory is plenty: a small index takes what it takes anywhere.
-#[test]
-fn a_large_index_has_more_of_it_cached() {
-    let settings =
-        Settings { index_cache_bytes: 8 << 20, index_cache_most_bytes: 256 << 20, ..Settings::default() };
-    for (mib, cache) in [(0, 8), (64, 8), (800, 100), (4096, 256)] {
-        assert_eq!(super::cached(&settings, mib << 20), cache << 20);
-    }
-    let least = Settings { index_cache_most_bytes: 0, ..settings };
-    assert_eq!(super::cached(&least, 1 << 40), 8 << 20);
-    let folder = tempfile::tempdir().unwrap();
-    run(&opened(folder.path()), 1);
-    let tables = folder.path().join("index/tables");
-    let table = std::fs::read_dir(&tables).unwrap().next().unwrap().unwrap();
-    assert_eq!(super::bytes_of(&tables), table.metadata().unwrap().len());
-}
-
 /// A flipped bit in how many parts a table has would have the library ask for gigabytes, which ends the process.
 #[test]
 fn a_table_that_claims_more_parts_than_fit_is_refused_before_the_library_reads_it() {
