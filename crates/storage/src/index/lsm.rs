@@ -16,8 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use bytes::Bytes;
 use lsm_tree::compaction::{CompactionStrategy, Leveled, PullDown};
-use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter};
-use skerry_base::kv::ViewError;
+use lsm_tree::{
+    AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, KeyRange, SequenceNumberCounter,
+};
+use skerry_base::kv::{Table, ViewError};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::rows::{Part, Rows};
@@ -32,7 +34,7 @@ use crate::{Settings, StorageError};
 mod reading;
 
 use hot::is_asked;
-use reading::{LsmReading, is_listed};
+use reading::{LISTED, LsmReading, is_listed};
 
 /// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading. Each is half a
 /// memtable's room at least, so a writer that no merge keeps up with waits after eight times what it may fill.
@@ -120,6 +122,13 @@ fn unreadable(error: lsm_tree::Error) -> ViewError {
         lsm_tree::Error::Io(error) if is_passing(&error) => ViewError::Refused(error.to_string()),
         error => ViewError::Unreadable(error.to_string()),
     }
+}
+
+/// Whether all between these keys is what listings go over.
+fn is_gone_over(range: &KeyRange) -> bool {
+    let of =
+        |listed: Table| [range.min(), range.max()].iter().all(|key| key.first() == Some(&(listed as u8)));
+    LISTED.iter().any(|listed| of(*listed))
 }
 
 /// What only who applies or rotates changes.
@@ -457,8 +466,11 @@ impl Lsm {
         version
             .iter_levels()
             .map(|level| {
-                let tables = level.iter().flat_map(|run| run.iter());
-                let deletes = tables.map(|table| table.metadata.tombstone_count).sum();
+                let tables = level.iter().flat_map(|run| run.iter()).map(|table| &table.metadata);
+                let deletes = tables
+                    .filter(|table| is_gone_over(&table.key_range))
+                    .map(|table| dead::in_the_way(table.tombstone_count, table.item_count))
+                    .sum();
                 dead::Level { deletes, bytes: level.size() }
             })
             .collect()

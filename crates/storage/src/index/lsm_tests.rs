@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use skerry_base::kv::{Batch, Table, ViewError};
 
 use super::{INLINE, Lsm, NODE, RUNS_MAX, failed, resident, unreadable};
+use crate::disk::faulty::Chance;
 use crate::index::rows::Part;
 use crate::index::{Index, Refused};
 use crate::{Settings, StorageError};
@@ -570,4 +571,31 @@ fn deletes_that_a_reading_keeps_are_merged_once() {
     };
     reading.scan(Table::Current, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, &mut visit).unwrap();
     assert_eq!(rows, 30_000);
+}
+
+/// Each overwrite deletes rows that have living ones beside them: merges by size take those along, and none is made for them.
+#[test]
+fn deletes_of_overwrites_are_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    let (mut chance, mut versions) = (Chance(9), vec![None; 1_000]);
+    for version in 1..=3_000_u64 {
+        let key = chance.below(versions.len() as u64);
+        let name = |version: u64| format!("photos/2026/{key:08}/{version:020}").into_bytes();
+        let mut batch = Batch::default();
+        if let Some(old) = versions[key as usize].replace(version) {
+            batch.delete(Table::Versions, name(old));
+            batch.delete(Table::Dots, format!("{old:020}").into_bytes());
+        }
+        batch.put(Table::Versions, name(version), vec![7; 90]);
+        batch.put(Table::Current, name(0), vec![7; 90]);
+        batch.put(Table::Dots, format!("{version:020}").into_bytes(), name(0));
+        index.apply(&batch.writes, version).unwrap();
+        index.tend(None).unwrap();
+    }
+    index.checkpoint(None).unwrap();
+    let tables = index.shared.tree.current_version();
+    let deletes: u64 = tables.iter_tables().map(|table| table.metadata.tombstone_count).sum();
+    assert!(deletes > 1_000, "{deletes} deletes in all tables");
+    assert_eq!(index.levels().iter().map(|level| level.deletes).sum::<u64>(), 0, "{:?}", index.levels());
 }
