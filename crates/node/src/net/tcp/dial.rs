@@ -92,8 +92,7 @@ pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop
             () = stop.cancelled() => return,
             () = wakers.hurry.notified() => pause = SHORTEST,
             () = heard(&shared, &wakers) => pause = SHORTEST,
-            // What carried it is gone: a direct link is wanted as soon as ever.
-            () = wakers.change.notified(), if pause > LONGEST => pause = SHORTEST,
+            () = dropped(&shared, &wakers, node), if pause > LONGEST || is_carried(&shared, node) => pause = SHORTEST,
             () = pace::pause(jittered(pause)) => {}
         }
     }
@@ -105,6 +104,20 @@ async fn heard(shared: &Shared, wakers: &Wakers) {
     wakers.heard.notified().await;
     let peers = u32::try_from(shared.state(|state| state.peers.len())).unwrap_or(u32::MAX);
     pace::pause(jittered(APART.saturating_mul(peers).min(LONGEST))).await;
+}
+
+fn is_carried(shared: &Shared, node: NodeId) -> bool {
+    shared.state(|state| {
+        let standing = state.peers.get(&node).and_then(|peer| peer.standing.as_ref());
+        standing.is_some_and(|standing| standing.course.hops > 0)
+    })
+}
+
+/// Who carried a link does not any more: a direct one is wanted as soon as ever, however long the pause is by now.
+pub(super) async fn dropped(shared: &Shared, wakers: &Wakers, node: NodeId) {
+    while is_carried(shared, node) {
+        wakers.change.notified().await;
+    }
 }
 
 /// How long the pause between two tries becomes. A cut that ends is noticed by nobody else where all links ran through it: who

@@ -372,10 +372,14 @@ async fn a_carried_link_ends_with_a_cut_and_with_who_carries_it() {
     other.unwrap();
     a.up(c.node()).await;
     c.up(a.node()).await;
+    let wakers = a.net.shared.state(|state| state.peers[&c.node()].wakers.clone());
+    let dropped = || super::dial::dropped(&a.net.shared, &wakers, c.node()).now_or_never();
+    assert!(dropped().is_none(), "the pause of who is carried goes on");
     b.net.close().await;
     let mut gone = [a.events.next().await, a.events.next().await];
     gone.sort_by_key(|event| *event != Some(LinkEvent::Down(b.node())));
     assert_eq!(gone, [Some(LinkEvent::Down(b.node())), Some(LinkEvent::Down(c.node()))]);
+    assert!(super::dial::dropped(&a.net.shared, &wakers, c.node()).now_or_never().is_some(), "and ends");
     assert!(matches!(a.net.open(c.node()).await, Err(NetError::NoLink(_))));
 }
 
