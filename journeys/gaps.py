@@ -164,7 +164,7 @@ def folders(options, pages, when):
 
 def run(options, site):
     pages = Pages(site, options.samples)
-    for bucket in (PLAIN, VERSIONED, NEVER, FOLDERS, FEW):
+    for bucket in (PLAIN, VERSIONED, NEVER, FOLDERS, FEW, "starts"):
         pages.s3.create_bucket(Bucket=bucket)
     pages.s3.put_bucket_versioning(Bucket=VERSIONED, VersioningConfiguration={"Status": "Enabled"})
     create(options, site, FEW, options.folders, options.folders)
@@ -179,7 +179,7 @@ def run(options, site):
     print(f"\n| page across {options.deleted:,} deleted keys: p50 (first) ms; never any; ratio | LIST | LIST Delimiter=- | versions | versioned, LIST | versioned, LIST Delimiter=- | its markers |\n|---|---|---|---|---|---|---|")
     across(pages, "right after")
     many_keys.end(site, signal.SIGTERM)
-    many_keys.start(site, 1000)
+    many_keys.start(site, "starts")
     pages = Pages(site, options.samples)
     across(pages, "started again")
     time.sleep(options.rest)

@@ -14,6 +14,7 @@ import shutil
 import signal
 import statistics
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -23,9 +24,9 @@ from checks import expect, wait_for
 CELLS = [("PUT", "put"), ("GET", "get"), ("LIST of 1000", "list")]
 
 
-def start(site, keys):
-    """Starts the site on its directory; seconds to its first answered PUT, into the bucket of so many keys, and the most it took until then, MiB."""
-    url = beside.client(site).generate_presigned_url("put_object", Params={"Bucket": f"keys-{keys}", "Key": "first"}, ExpiresIn=3600)
+def start(site, bucket):
+    """Starts the site on its directory; seconds to its first answered PUT, into this bucket, and the most it took until then, MiB."""
+    url = beside.client(site).generate_presigned_url("put_object", Params={"Bucket": bucket, "Key": "first"}, ExpiresIn=3600)
     begin = time.monotonic()
     site.spawn("server", str(site.directory / "site"), SKERRY_S3_LISTEN="127.0.0.1:17600", SKERRY_PEER_LISTEN="127.0.0.1:17601",
                SKERRY_ACCESS_KEY=beside.KEY, SKERRY_SECRET_KEY=beside.SECRET)
@@ -34,9 +35,13 @@ def start(site, keys):
 
 
 def put(url):
-    """Whether a PUT was answered by more than that the site opens its index."""
+    """Whether a PUT was answered: not while nobody listens, nor while the site opens its index."""
     try:
         urllib.request.urlopen(urllib.request.Request(url, data=b"first", method="PUT"), timeout=30)
+    except urllib.error.HTTPError as error:
+        if error.code != 503:
+            raise SystemExit(f"{url}: {error.code} {error.read()[:300]}") from error
+        return False
     except OSError:
         return False
     return True
@@ -81,7 +86,7 @@ def table(options, rounds):
 
 
 def forget():
-    """Empties the kernel's caches of files, as a power cut does; whether that was allowed (it is to root)."""
+    """Empties the kernel's caches of files, as after a power cut; whether that was allowed (it is to root)."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -97,8 +102,9 @@ def restarts(options, site):
         beside.load(options, site, ["--mix", "put=1", "--no-load", "--operations", "20000"], "1KiB", options.keys[0], f"keys-{options.keys[0]}", 16)
         end(site, how)
         if cold and not forget():
-            print("not allowed to empty the kernel's caches: no start as after a power cut", flush=True)
-        seconds, most = start(site, options.keys[0])
+            print("not allowed to empty the kernel's caches: the next start is one after kill -9 again", flush=True)
+            name = "kill -9"
+        seconds, most = start(site, f"keys-{options.keys[0]}")
         print(f"start after {name}: {seconds:.2f} s to the first answered PUT, at most {most:.0f} MiB resident", flush=True)
     time.sleep(20)
     print(f"resident 20 s later: {site.memory()[0]:.0f} MiB", flush=True)
@@ -109,7 +115,7 @@ def rebuild(options, site):
     end(site, signal.SIGTERM)
     (index,) = (site.directory / "site").rglob("index")
     shutil.rmtree(index)
-    seconds, most = start(site, options.keys[0])
+    seconds, most = start(site, f"keys-{options.keys[0]}")
     print(f"rebuild of the index, to the first answered PUT: {seconds:.1f} s, at most {most:.0f} MiB resident", flush=True)
 
 
@@ -133,7 +139,7 @@ def main():
         for keys in options.keys:
             create(options, site, keys)
         end(site, signal.SIGTERM)
-        start(site, options.keys[0])
+        start(site, f"keys-{options.keys[0]}")
         loads, rounds = [], []
         for _ in range(options.rounds):
             loads.append(os.getloadavg()[0])

@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// A release before had these everywhere; where nothing is known it stays so.
+    /// Where nothing is known a store has what it has by itself.
     #[test]
     fn what_nobody_knows_of_a_device_changes_nothing() {
         let defaults = skerry_storage::Settings::default();
@@ -146,8 +146,8 @@ mod tests {
         config.storage.dirty = Fit::Bytes(Size(100 * MIB));
         assert_eq!((dirty(&config), fitted.dirty_of(&config)), (Some(Size(32 * MIB)), 32 * MIB));
         assert_eq!(fitted.value(&config, "storage", "cache"), None);
-        config.storage.memory = Fit::Bytes(Size(10 * MIB));
-        assert_eq!(fitted.index_of(&config), 10 * MIB);
+        config.storage.memory = Fit::Bytes(Size(20 * MIB));
+        assert_eq!(fitted.index_of(&config), 20 * MIB);
     }
 
     /// What is shown is what the store gets.
@@ -166,6 +166,7 @@ mod tests {
                     shown.map_or_else(|| config.storage.memory.of(0), |shown| shown.0)
                 };
                 let index = settings.memtable_bytes + settings.index_cache_bytes;
+                assert_eq!(settings.index_cache_bytes, index / 5, "for blocks that were read");
                 let given = [index, settings.dirty_bytes, settings.move_bytes];
                 assert_eq!(given, ["memory", "dirty", "pace"].map(shown), "{said:?} of {memory}");
             }

@@ -4,8 +4,8 @@
 //! written beside it: 300,000 keys deleted next to each other made a page of a listing cost a hundred pages. A level with many deletes
 //! is merged into the next one below, and in the last one they go.
 //!
-//! Only deletes that lie next to each other count, where listings go: each overwrite deletes a row or two as well, which have
-//! living ones beside them and are in nobody's way. To merge for their sake wrote three times as much as all other merges.
+//! It is done when a scan has gone over so many that it took some milliseconds, and not for their number alone: each overwrite deletes
+//! a row or two as well, among others that live, and merges for those wrote three times as much as all other merges.
 //!
 //! Invariants: what is rewritten is at most [`WORTH`] bytes for each delete, and [`MOST`] at once; deletes that a merge could not drop
 //! (somebody reads what was before them) are no reason for another.
@@ -16,12 +16,6 @@ const WORTH: u64 = 4 << 10;
 const LEAST: u64 = 4096;
 /// What is rewritten at once, at most: whole levels are, and flushes wait.
 const MOST: u64 = 1 << 30;
-
-/// Deletes that somebody who lists goes over in numbers, of a table that has nothing but what listings go over: all of them
-/// where they are twice as many as what lives.
-pub(super) const fn in_the_way(deletes: u64, items: u64) -> u64 {
-    if deletes > 2 * items.saturating_sub(deletes) { deletes } else { 0 }
-}
 
 /// Of one level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,14 +72,6 @@ mod tests {
         assert_eq!(of(&[EMPTY, level(LEAST, 1 << 20), EMPTY]), Some((1, 2, 1 << 20)), "nothing lies below");
         assert_eq!(of(&[EMPTY, EMPTY, level(LEAST, 1 << 20)]), Some((2, 2, 1 << 20)), "they are in the last");
         assert_eq!(of(&[level(u64::MAX, 1), EMPTY, level(0, MOST)]), None, "too much for one merge");
-    }
-
-    #[test]
-    fn deletes_among_what_lives_are_in_nobodys_way() {
-        for (deletes, items, expected) in [(0, 9, 0), (5, 10, 0), (6, 9, 0), (7, 9, 7), (9, 9, 9), (9, 0, 9)]
-        {
-            assert_eq!(in_the_way(deletes, items), expected, "{deletes} of {items}");
-        }
     }
 
     #[test]

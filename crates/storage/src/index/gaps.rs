@@ -17,6 +17,8 @@ use std::time::Instant;
 
 /// From one row to the next it takes some 1 µs, and a seek some 40: what takes longer than this is worth being remembered.
 pub(super) const SLOW_NS: u64 = 200_000;
+/// So many times as long is worth merging deletes away for: some 4,000 of them.
+const LONG: u64 = 20;
 /// Bytes that are remembered at most.
 const BYTES: usize = 256 << 10;
 /// Stretches that are remembered at most: looking through all of them for the next should take less than a seek.
@@ -107,6 +109,11 @@ impl Gaps {
 
     pub(super) fn is_slow(&self, ns: u64) -> bool {
         ns >= self.slow_ns.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is worth merging what lies there away, beside being remembered.
+    pub(super) fn is_long(&self, ns: u64) -> bool {
+        ns >= self.slow_ns.load(Ordering::Relaxed).saturating_mul(LONG)
     }
 
     /// From here on a stretch is remembered.

@@ -16,10 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use bytes::Bytes;
 use lsm_tree::compaction::{CompactionStrategy, Leveled, PullDown};
-use lsm_tree::{
-    AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, KeyRange, SequenceNumberCounter,
-};
-use skerry_base::kv::{Table, ViewError};
+use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter};
+use skerry_base::kv::ViewError;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::rows::{Part, Rows};
@@ -34,7 +32,7 @@ use crate::{Settings, StorageError};
 mod reading;
 
 use hot::is_asked;
-use reading::{LISTED, LsmReading, is_listed};
+use reading::{LsmReading, is_listed};
 
 /// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading. Each is half a
 /// memtable's room at least, so a writer that no merge keeps up with waits after eight times what it may fill.
@@ -124,13 +122,6 @@ fn unreadable(error: lsm_tree::Error) -> ViewError {
     }
 }
 
-/// Whether all between these keys is what listings go over.
-fn is_gone_over(range: &KeyRange) -> bool {
-    let of =
-        |listed: Table| [range.min(), range.max()].iter().all(|key| key.first() == Some(&(listed as u8)));
-    LISTED.iter().any(|listed| of(*listed))
-}
-
 /// What only who applies or rotates changes.
 #[derive(Default)]
 struct Gate {
@@ -160,6 +151,8 @@ struct Shared {
     gate: Mutex<Gate>,
     gaps: gaps::Gaps,
     hot: hot::Hot,
+    /// A scan went over so many deletes that it is worth merging them away.
+    asked: AtomicBool,
     /// Readings see what is below this.
     visible: AtomicU64,
     snapshots: Snapshots,
@@ -247,6 +240,7 @@ impl Lsm {
             gate: Mutex::default(),
             gaps: gaps::Gaps::default(),
             hot: hot::Hot::default(),
+            asked: AtomicBool::default(),
             visible: AtomicU64::new(next),
             snapshots: Snapshots::default(),
         };
@@ -379,10 +373,14 @@ impl Lsm {
     fn compact(&self) -> Result<(), StorageError> {
         let one = self.compacting.lock().unwrap_or_else(PoisonError::into_inner);
         let tree = &self.shared.tree;
+        if self.shared.asked.load(Ordering::Relaxed) {
+            self.compaction_due.store(true, Ordering::Relaxed);
+        }
         // Who waited while another merged may have enough by now.
         while !self.is_enough() && self.compaction_due.swap(false, Ordering::Relaxed) {
             self.clear_up(&one);
             if self.unmergeable.load(Ordering::Relaxed) || !self.has_room_to_merge() {
+                self.shared.asked.store(false, Ordering::Relaxed);
                 break;
             }
             let flushed_before = self.flushed_before.load(Ordering::Relaxed);
@@ -409,6 +407,10 @@ impl Lsm {
     /// Who applies waits, and need not any more.
     fn is_enough(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0 && !self.has_many_runs()
+    }
+
+    fn is_due(&self) -> bool {
+        self.compaction_due.load(Ordering::Relaxed) || self.shared.asked.load(Ordering::Relaxed)
     }
 
     fn has_many_runs(&self) -> bool {
@@ -446,8 +448,11 @@ impl Lsm {
         Ok(is_merged)
     }
 
-    /// Merges deletes away where that is worth it.
+    /// Merges deletes away where a scan asked for it and that is worth it: one level; the next with the next call.
     fn drop_deletes(&self, one: &MutexGuard<'_, ()>) -> Result<bool, StorageError> {
+        if !self.shared.asked.swap(false, Ordering::Relaxed) {
+            return Ok(false);
+        }
         let levels = self.levels();
         let Some(pull) = dead::pull(&levels, self.kept.load(Ordering::Relaxed)) else { return Ok(false) };
         if (self.room)() < pull.bytes + 2 * self.rotate_at {
@@ -458,6 +463,7 @@ impl Lsm {
             let left = self.levels().last().map_or(0, |level| level.deletes);
             self.kept.store(left, Ordering::Relaxed);
         }
+        self.shared.asked.fetch_or(merged, Ordering::Relaxed);
         Ok(merged)
     }
 
@@ -466,11 +472,8 @@ impl Lsm {
         version
             .iter_levels()
             .map(|level| {
-                let tables = level.iter().flat_map(|run| run.iter()).map(|table| &table.metadata);
-                let deletes = tables
-                    .filter(|table| is_gone_over(&table.key_range))
-                    .map(|table| dead::in_the_way(table.tombstone_count, table.item_count))
-                    .sum();
+                let tables = level.iter().flat_map(|run| run.iter());
+                let deletes = tables.map(|table| table.metadata.tombstone_count).sum();
                 dead::Level { deletes, bytes: level.size() }
             })
             .collect()
@@ -579,7 +582,7 @@ impl Index for Lsm {
 
     fn wants_tending(&self) -> bool {
         self.shared.tree.sealed_memtable_count() > 0
-            || (self.compaction_due.load(Ordering::Relaxed) && !self.unmergeable.load(Ordering::Relaxed))
+            || (self.is_due() && !self.unmergeable.load(Ordering::Relaxed))
             || self.unflushed() >= self.most
     }
 

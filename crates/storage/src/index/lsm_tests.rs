@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use skerry_base::kv::{Batch, Table, ViewError};
 
 use super::{INLINE, Lsm, NODE, RUNS_MAX, failed, resident, unreadable};
-use crate::disk::faulty::Chance;
 use crate::index::rows::Part;
 use crate::index::{Index, Refused};
 use crate::{Settings, StorageError};
@@ -495,8 +494,8 @@ fn a_flush_that_fails_leaves_nothing_for_long() {
     assert_eq!(index.read().get(Table::Current, b"a").unwrap(), Some(Bytes::from(vec![1; 90])));
 }
 
-/// Rows of which most are deleted, next to each other: what is left of the deletes, and what a reading finds.
-fn emptied(index: &Lsm, rows: u64) -> Vec<u64> {
+/// Rows of which most are deleted, next to each other.
+fn emptied(index: &Lsm, rows: u64) {
     let row = |number: u64| format!("photos/{number:08}").into_bytes();
     let mut mark = 0;
     let mut put = |numbers: std::ops::Range<u64>, value: Option<Vec<u8>>| {
@@ -521,29 +520,42 @@ fn emptied(index: &Lsm, rows: u64) -> Vec<u64> {
     }
     index.checkpoint(None).unwrap();
     index.tend(None).unwrap();
+}
+
+/// What a scan from this key on finds, where going over so many ns counts as slow.
+fn scanned(index: &Lsm, from: &[u8], slow_ns: u64) -> Vec<u64> {
+    index.shared.gaps.set_slow(slow_ns);
     let mut found = Vec::new();
     let mut visit = |key: &[u8], _: &[u8]| {
         found.push(String::from_utf8_lossy(&key[7..]).parse().unwrap());
         std::ops::ControlFlow::Continue(())
     };
-    index
-        .read()
-        .scan(Table::Current, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, &mut visit)
-        .unwrap();
+    let from = std::ops::Bound::Included(from);
+    index.read().scan(Table::Current, from, std::ops::Bound::Unbounded, &mut visit).unwrap();
     found
 }
 
+fn deletes(index: &Lsm) -> u64 {
+    index.levels().iter().map(|level| level.deletes).sum()
+}
+
+/// Overwrites delete rows as well: for their number alone nothing is merged, or the index would be written again and again.
 #[test]
-fn deletes_next_to_each_other_are_merged_away() {
+fn deletes_next_to_each_other_are_merged_away_once_a_scan_has_gone_over_them() {
     let folder = tempfile::tempdir().unwrap();
     let index = opened(folder.path());
-    let found = emptied(&index, 30_000);
-    assert_eq!(found, (0..500).chain(29_500..30_000).collect::<Vec<_>>());
-    let deletes: u64 = index.levels().iter().map(|level| level.deletes).sum();
-    assert!(deletes < 4_096, "{:?}", index.levels());
+    emptied(&index, 30_000);
+    assert_eq!(scanned(&index, b"", u64::MAX), (0..500).chain(29_500..30_000).collect::<Vec<_>>());
+    assert!(!index.wants_tending() && deletes(&index) > 4_096, "{:?}", index.levels());
+    // From the last key before them on: the first step goes over all of them, for much longer than this.
+    assert_eq!(scanned(&index, b"photos/00000499", 10_000).len(), 501);
+    assert!(index.wants_tending());
+    index.merge_due().unwrap();
+    let left = deletes(&index);
+    assert!(left < 4_096 && !index.wants_tending(), "{:?}", index.levels());
+    assert_eq!(scanned(&index, b"", u64::MAX), (0..500).chain(29_500..30_000).collect::<Vec<_>>());
     drop(index);
-    let index = opened(folder.path());
-    assert_eq!(index.levels().iter().map(|level| level.deletes).sum::<u64>(), deletes);
+    assert_eq!(deletes(&opened(folder.path())), left);
 }
 
 /// Somebody reads what was before: it stays readable, and no merge is begun again and again for what it cannot drop.
@@ -560,7 +572,10 @@ fn deletes_that_a_reading_keeps_are_merged_once() {
     index.tend(None).unwrap();
     let reading = index.read();
     emptied(&index, 30_000);
+    scanned(&index, b"photos/00000499", 10_000);
+    index.merge_due().unwrap();
     let version = index.shared.tree.current_version().id();
+    scanned(&index, b"photos/00000499", 10_000);
     index.merge_due().unwrap();
     assert!(!index.wants_tending(), "{:?}", index.levels());
     assert!(index.shared.tree.current_version().id() <= version + 1);
@@ -571,31 +586,4 @@ fn deletes_that_a_reading_keeps_are_merged_once() {
     };
     reading.scan(Table::Current, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, &mut visit).unwrap();
     assert_eq!(rows, 30_000);
-}
-
-/// Each overwrite deletes rows that have living ones beside them: merges by size take those along, and none is made for them.
-#[test]
-fn deletes_of_overwrites_are_in_nobodys_way() {
-    let folder = tempfile::tempdir().unwrap();
-    let index = opened(folder.path());
-    let (mut chance, mut versions) = (Chance(9), vec![None; 1_000]);
-    for version in 1..=3_000_u64 {
-        let key = chance.below(versions.len() as u64);
-        let name = |version: u64| format!("photos/2026/{key:08}/{version:020}").into_bytes();
-        let mut batch = Batch::default();
-        if let Some(old) = versions[key as usize].replace(version) {
-            batch.delete(Table::Versions, name(old));
-            batch.delete(Table::Dots, format!("{old:020}").into_bytes());
-        }
-        batch.put(Table::Versions, name(version), vec![7; 90]);
-        batch.put(Table::Current, name(0), vec![7; 90]);
-        batch.put(Table::Dots, format!("{version:020}").into_bytes(), name(0));
-        index.apply(&batch.writes, version).unwrap();
-        index.tend(None).unwrap();
-    }
-    index.checkpoint(None).unwrap();
-    let tables = index.shared.tree.current_version();
-    let deletes: u64 = tables.iter_tables().map(|table| table.metadata.tombstone_count).sum();
-    assert!(deletes > 1_000, "{deletes} deletes in all tables");
-    assert_eq!(index.levels().iter().map(|level| level.deletes).sum::<u64>(), 0, "{:?}", index.levels());
 }

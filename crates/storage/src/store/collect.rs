@@ -223,6 +223,10 @@ impl Store {
         self.buffers.rest();
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         self.look_at_refusals(&mut sweep);
+        // A scan may have asked for a merge since the last write.
+        if self.index.wants_tending() && self.may_flush() {
+            self.tend_signal.raise();
+        }
         let mut done = Collected { pressed: self.is_pressed(), ..Collected::default() };
         let is_idle = sweep.mark == self.core().mark;
         if self.settings.lazy {

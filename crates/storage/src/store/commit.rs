@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// One that failed a moment ago would fail again, and cost what the first one did.
-    fn may_flush(&self) -> bool {
+    pub(super) fn may_flush(&self) -> bool {
         self.retry.is_due(|| self.disk.monotonic())
     }
 

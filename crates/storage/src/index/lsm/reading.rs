@@ -4,6 +4,7 @@
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use lsm_tree::{AbstractTree, Guard, IterGuardImpl};
@@ -74,10 +75,8 @@ const FOUND: usize = 64;
 type Found = Vec<(Span, u64)>;
 
 /// Tables that listings go over.
-pub(super) const LISTED: [Table; 2] = [Table::Current, Table::Versions];
-
-pub(super) fn is_listed(table: Table) -> bool {
-    LISTED.contains(&table)
+pub(super) const fn is_listed(table: Table) -> bool {
+    matches!(table, Table::Current | Table::Versions)
 }
 
 impl LsmReading {
@@ -168,6 +167,9 @@ impl LsmReading {
     fn tell(&self, found: &Found) {
         if found.is_empty() {
             return;
+        }
+        if found.iter().any(|(_, took_ns)| self.shared.gaps.is_long(*took_ns)) {
+            self.shared.asked.store(true, Ordering::Relaxed);
         }
         let _nobody_applies = self.shared.gate();
         let visible = self.shared.visible();
