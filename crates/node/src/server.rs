@@ -78,8 +78,8 @@ pub(crate) const DATA: &str = "data";
 const CACHE_PERCENT: u8 = 25;
 /// Of the disk for other sites, if nothing else is said: the rest is for what is written here.
 const OTHERS_PERCENT: u8 = 80;
-/// Of the index's memory one part in so many is for blocks that were read: more of them is not faster, because the kernel
-/// has them in its cache of files.
+/// Of the index's memory one part in so many is for blocks that were read: more of them was not faster; the kernel has
+/// them in its cache of files.
 const INDEX_BLOCKS: u64 = 5;
 /// The smallest segment of the cache: two full chunks.
 const CACHE_SEGMENT_LEAST: u64 = 4 << 20;

@@ -5,7 +5,7 @@
 //! is merged into the next one below, and in the last one they go.
 //!
 //! It is done when a scan has gone over so many that it took some milliseconds, and not for their number alone: each overwrite deletes
-//! a row or two as well, among others that live, and merges for those wrote three times as much as all other merges.
+//! rows as well, among others that live, and with merges for those the index wrote three times as much.
 //!
 //! Invariants: what is rewritten is at most [`WORTH`] bytes for each delete, and [`MOST`] at once; deletes that a merge could not drop
 //! (somebody reads what was before them) are no reason for another.
