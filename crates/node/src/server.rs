@@ -595,6 +595,7 @@ async fn open_store(
                 chunks_dropped = recovery.chunks_dropped,
                 chunks_rotten = recovery.rotten.len(),
                 segments_unread = recovery.unread.len(),
+                parts_strange = recovery.strange.len(),
                 entries = recovery.lsn,
                 "store opened"
             );

@@ -31,5 +31,5 @@ pub use settings::{Engine, Progress, Settings, Stage, Watch};
 pub use store::{
     Bounds, CacheStats, Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry,
     IndexState, Level, OpenChunk, PIECE_BLOCKS, Pin, Propose, Recovery, ScrubState, ScrubStep, SmallBody,
-    Stands, Step, Store, StoreView, SyncStats, TornTail, Usage,
+    Stands, Step, Store, StoreView, Strange, SyncStats, TornTail, Usage,
 };

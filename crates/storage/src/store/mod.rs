@@ -58,8 +58,8 @@ mod words;
 pub use committer::Committer;
 pub use quick::{OpenChunk, PIECE_BLOCKS};
 pub use report::{
-    Bounds, CacheStats, ClassUsage, Collected, Damage, IndexState, Level, Recovery, SyncStats, TornTail,
-    Usage,
+    Bounds, CacheStats, ClassUsage, Collected, Damage, IndexState, Level, Recovery, Strange, SyncStats,
+    TornTail, Usage,
 };
 pub use scrub::{DamagedChunk, DamagedSegment, ScrubState, ScrubStep};
 pub use words::{Class, Entry, Propose, SmallBody, Stands, Step};

@@ -18,7 +18,7 @@ use super::judge::{Bytes, Rotten, children_in, judge, note_rotten, read_at, read
 use super::open::{Opened, lacking_of, lost_of, unread_of};
 use super::rebase::{Base, table_of};
 use super::tending::Tending;
-use super::{Damage, DamagedChunk, IndexState, Recovery, unwritable};
+use super::{Damage, DamagedChunk, IndexState, Recovery, unread, unwritable};
 use crate::chunks::Key;
 use crate::chunks::row::{Applied, Area, LACKING, LOST, MISSED, Note, Place, REBUILDING, Row};
 use crate::disk::{Disk, File};
@@ -326,6 +326,9 @@ impl Replay<'_> {
             let is_kept = area == Area::Payload && !scanned.unread.is_empty();
             progress.unread.extend(is_kept.then_some(number));
             let end = scanned.end;
+            if area == Area::Payload {
+                unread::tell_strange(number, segment.doubtful, &scanned.strange, recovery);
+            }
             self.tell_chunks(rebuilds, area, number);
             if is_last {
                 let end = end.max(GRAIN);

@@ -25,6 +25,9 @@ pub struct Recovery {
     /// Payload segments of which the disk could not read something that the index does not know: they are kept until a rebuild
     /// of the index reads it.
     pub unread: Vec<u32>,
+    /// What lies in payload segments and is neither a chunk nor blank: one of which the head has rotted, or what a power cut tore
+    /// while it was written. If it was wanted it is not here, and nobody can say which chunk it was.
+    pub strange: Vec<Strange>,
     /// Last journal position: entries written since the store was made.
     pub lsn: u64,
 }
@@ -69,6 +72,17 @@ impl std::fmt::Display for TornTail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "segment {} at {}: {}", self.segment, self.offset, self.why)
     }
+}
+
+/// Part of a payload segment of which nobody knows what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strange {
+    /// Segment number.
+    pub segment: u32,
+    /// Where it begins.
+    pub from: u64,
+    /// Where it ends.
+    pub to: u64,
 }
 
 /// Part of the journal that was durable and cannot be read.

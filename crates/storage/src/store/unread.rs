@@ -9,11 +9,12 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::changes::load_row;
-use super::{DamagedChunk, Store};
+use super::{DamagedChunk, Recovery, Store, Strange};
 use crate::StorageError;
 use crate::chunks::Key;
 use crate::chunks::row::{Area, Place, UNREAD};
@@ -119,4 +120,33 @@ impl Store {
         let is_kept = row.place.is_some_and(|place| place.area != Area::Cache);
         Ok(!is_kept || self.live.lock().damaged.contains(&key))
     }
+}
+
+/// What may have been a chunk is not here any more: that is said, for it may be wanted. Doubtful: it may as well be what was
+/// being written when power was cut.
+pub(super) fn tell_strange(number: u32, doubtful: bool, parts: &[Range<u64>], recovery: &mut Recovery) {
+    let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return };
+    let (from, to, parts_in_it) = (first.start, last.end, parts.len());
+    if doubtful {
+        tracing::warn!(
+            segment = number,
+            from,
+            to,
+            parts = parts_in_it,
+            "part of a payload segment is no chunk: a write that was torn, or one of which the head has rotted"
+        );
+    } else {
+        tracing::error!(
+            segment = number,
+            from,
+            to,
+            parts = parts_in_it,
+            "the head of a chunk has rotted: if it was wanted it is not here, and is asked of other sites when it is read"
+        );
+    }
+    recovery.strange.extend(parts.iter().map(|part| Strange {
+        segment: number,
+        from: part.start,
+        to: part.end,
+    }));
 }

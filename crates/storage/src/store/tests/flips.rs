@@ -3,7 +3,7 @@
 //!
 //! `SKERRY_FLIPS=every` flips every byte instead of each field and some of what lies between: minutes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ enum Fate {
 fn judge(disk: &FaultyDisk, settings: &Settings, content: &Content, flip: &str) -> Fate {
     let opened = Store::open(Arc::new(disk.clone()), Arc::new(Keys), settings.clone());
     let Ok((store, recovery)) = opened else { return Fate::Refused };
-    let mut said = !recovery.damage.is_empty() || recovery.torn.is_some();
+    let mut said = !recovery.damage.is_empty() || recovery.torn.is_some() || !recovery.strange.is_empty();
     let found = keys(&store.view());
     for (key, held) in &found {
         let known = content.keys.get(key).map(|(held, _)| held);
@@ -163,6 +163,9 @@ fn every() -> bool {
     std::env::var("SKERRY_FLIPS").is_ok_and(|which| which == "every")
 }
 
+/// Each field of the head of an extent: `magic · version · kind · area · stored · crc · domain · id · sums`.
+const HEAD: [usize; 10] = [0, 4, 5, 6, 8, 12, 16, 32, 63, 64];
+
 /// Which bytes of a file: each field of what it begins and ends with, and some between.
 fn places(len: usize) -> Vec<usize> {
     if every() {
@@ -199,7 +202,10 @@ fn flip_all(settings: &dyn Fn() -> Settings) -> BTreeMap<(String, Fate), u32> {
     let mut fates = BTreeMap::new();
     for name in disk.names() {
         let len = disk.content(&name).len();
-        for at in places(len) {
+        let heads = living.iter().filter(|(file, ..)| *file == name && !name.starts_with("journal"));
+        let fields = heads.take(4).flat_map(|(_, from, _)| HEAD.map(|field| *from as usize + field));
+        let all: BTreeSet<usize> = places(len).into_iter().chain(fields).collect();
+        for at in all {
             let copy = disk.copied();
             copy.corrupt(&name, |bytes| bytes[at] ^= 0x40);
             let mut settings = first.clone();
