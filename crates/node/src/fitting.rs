@@ -32,6 +32,8 @@ pub struct Fitted {
     pub moving: u64,
     /// `scrub.pace`, in a second.
     pub scrub: u64,
+    /// Whether blocks of the index are packed: where writing wears the device out and reading is slow.
+    pub packs_index: bool,
     /// What the first and the third may be at most, whoever says it.
     index_most: u64,
     dirty_most: u64,
@@ -54,6 +56,7 @@ impl Fitted {
             dirty: rooms.dirty.min(dirty * MIB),
             moving: moving * MIB,
             scrub: scrub * MIB,
+            packs_index: device == Device::Card,
             index_most: rooms.index,
             dirty_most: rooms.dirty,
         }
@@ -89,9 +92,18 @@ impl Fitted {
 
     /// Says it in the log.
     pub(crate) fn tell(&self) {
-        let Self { memory, device, index, dirty, moving, scrub, .. } = self;
+        let Self { memory, device, index, dirty, moving, scrub, packs_index, .. } = self;
         let device = device.name();
-        tracing::info!(memory, device, index, dirty, moving, scrub, "defaults fitted to the machine");
+        tracing::info!(
+            memory,
+            device,
+            index,
+            packs_index,
+            dirty,
+            moving,
+            scrub,
+            "defaults fitted to the machine"
+        );
     }
 }
 
@@ -123,6 +135,7 @@ mod tests {
             let found = fitted(memory, device);
             let found = [found.index, found.dirty, found.moving, found.scrub];
             assert_eq!(found.map(|bytes| bytes / MIB), expected, "{memory} bytes and a {}", device.name());
+            assert_eq!(fitted(memory, device).packs_index, device == Device::Card);
         }
     }
 
@@ -133,6 +146,7 @@ mod tests {
         let fitted = fitted(GIB, Device::Unknown);
         assert_eq!(fitted.index, defaults.memtable_bytes + defaults.index_cache_bytes);
         assert_eq!((fitted.dirty, fitted.moving), (defaults.dirty_bytes, 8 * MIB));
+        assert_eq!(fitted.packs_index, defaults.packs_index);
     }
 
     #[test]

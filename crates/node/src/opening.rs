@@ -126,9 +126,14 @@ impl Step {
             Stage::RebuildRest => "rebuilding the index, step 3 of 3 (reading what no record names)",
             Stage::Index | Stage::Chunks | Stage::Journal => "reading",
         };
-        let left = self
-            .left(now)
-            .map_or_else(|| "nearly through".to_owned(), |left| format!("about {} left", span(left)));
+        let left = match self.left(now) {
+            // From so little nothing is reckoned.
+            _ if u128::from(done) * 1000 < u128::from(total) => {
+                "how long it takes is not known yet".to_owned()
+            }
+            Some(left) => format!("about {} left", span(left)),
+            None => "nearly through".to_owned(),
+        };
         format!("opening the store, {doing}: {percent} % of {} MB, {left}", total.div_ceil(1_000_000))
     }
 
@@ -186,6 +191,15 @@ mod tests {
         let words = step.words(at(121 + 150));
         assert!(words.ends_with("37 % of 3000 MB, about 39 s left"), "{words}");
         assert!(step.words(at(1000)).ends_with("nearly through"), "not less than nothing");
+    }
+
+    #[test]
+    fn a_step_of_which_next_to_nothing_is_done_has_no_estimate() {
+        let step = Step::after(None, journal(1_000_000_000), at(100));
+        let rest = Progress { stage: Stage::RebuildRest, done: 1, total: 3_000_000_000 };
+        let step = Step::after(Some(step), rest, at(120));
+        let words = step.words(at(120));
+        assert!(words.ends_with("0 % of 3000 MB, how long it takes is not known yet"), "{words}");
     }
 
     #[test]

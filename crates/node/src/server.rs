@@ -630,6 +630,7 @@ pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_st
         capacity_bytes: capacity,
         memtable_bytes: index - index / INDEX_BLOCKS,
         index_cache_bytes: index / INDEX_BLOCKS,
+        packs_index: fitted.packs_index,
         dirty_bytes: fitted.dirty_of(config),
         // Of a second: the collector rests behind each.
         move_bytes: storage.pace.of(fitted.moving),

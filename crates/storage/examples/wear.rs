@@ -1,10 +1,11 @@
 //! Measures what is written to the device for a byte stored, in a steady state of overwrites:
-//! `cargo run --release -p skerry-storage --example wear -- DIR [BYTES] [WRITERS] [HELD_MIB] [ROUNDS] [no-holes]`.
+//! `cargo run --release -p skerry-storage --example wear -- DIR [BYTES] [WRITERS] [HELD_MIB] [ROUNDS] [no-holes] [packed]`.
 //!
 //! `HELD_MIB` (default 64) of bodies are written, then overwritten at random keys `ROUNDS` times over (default 6) on a store
 //! that may grow to twice of it, with the collector at work. Counted is `write_bytes` of `/proc/self/io`: what this process has the
 //! kernel write, index included, without the file system's own; and by cause, which blocks were written to which files between
 //! two syncs (what is left is the index). `no-holes`: as where files cannot be punched.
+//! `packed`: blocks of the index are packed, as on a card.
 #![expect(clippy::unwrap_used, reason = "a measurement: stops at the first failure")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,9 @@ use skerry_storage::disk::{File, Lock};
 use skerry_storage::{Class, Disk, Entry, Pin, RealDisk, Settings, SmallBody, StorageError, Store};
 
 const DOMAIN: BucketId = BucketId([1; 16]);
+
+/// Of 32 bytes of an entry so many say nothing.
+const PACKS: usize = 11;
 
 /// Entry: key, number and chunk. Three rows, as a record has; those of the version before go.
 struct Objects;
@@ -179,7 +183,9 @@ fn write(store: &Store, key: u64, number: u64, len: usize) -> Result<(Entry, Opt
     };
     let mut data = [key.to_be_bytes(), number.to_be_bytes()].concat();
     data.extend_from_slice(&id.0);
-    data.resize(308, 7);
+    // As of a record, of which a block packs to about half.
+    let mut chance = Chance(number);
+    data.extend((data.len()..308).map(|at| if at % 32 < PACKS { 7 } else { chance.next() as u8 }));
     let entry = small.into_iter().fold(Entry::new(data), Entry::with_body);
     Ok((entry, pin))
 }
@@ -242,12 +248,15 @@ fn main() {
     let mut number = |other: u64| arguments.next().map_or(other, |text| text.parse().unwrap());
     let (len, writers) = (number(65_536) as usize, number(16) as usize);
     let (held, rounds) = (number(64) << 20, number(6));
-    let plan = Plan { len, writers, held, rounds, holes: arguments.next().is_none() };
+    let words: Vec<String> = arguments.collect();
+    let said = |word| words.iter().any(|said| said == word);
+    let plan = Plan { len, writers, held, rounds, holes: !said("no-holes") };
     let settings = Settings {
         capacity_bytes: Some(2 * held + (96 << 20)),
         journal_segment_bytes: 8 << 20,
         payload_segment_bytes: 16 << 20,
         headroom_bytes: 8 << 20,
+        packs_index: said("packed"),
         ..Settings::default()
     };
     let causes = Causes::default();

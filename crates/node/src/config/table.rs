@@ -165,7 +165,7 @@ settings! {
         cache: Cap = Cap::Auto,
         /// Copies for other sites that are held here take no more than this; what is held is never dropped for it. `auto`: four fifths of the disk, so that the rest is left for what is written here. 100%: only the disk is the limit. 0: none are taken. Who is refused asks another site; if there is none, what lacks copies is shown there as AT RISK.
         others: Cap = Cap::Auto,
-        /// The index engine. `memory` rebuilds it at each start.
+        /// The index engine. `memory` rebuilds it at each start. On a card or stick the blocks of `lsm` are packed (LZ4), which a release before 27 November does not read: it rebuilds the index.
         index: Engine = Engine::Lsm,
     }
     /// Reading everything again, to find damage while another site has a copy.

@@ -16,7 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use bytes::Bytes;
 use lsm_tree::compaction::{CompactionStrategy, Leveled, PullDown};
-use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter};
+use lsm_tree::config::CompressionPolicy;
+use lsm_tree::{
+    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, SequenceNumberCounter,
+};
 use skerry_base::kv::ViewError;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -34,14 +37,16 @@ mod reading;
 use hot::is_asked;
 use reading::{LsmReading, is_listed};
 
-/// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading. Each is half a
-/// memtable's room at least, so a writer that no merge keeps up with waits after eight times what it may fill.
-const RUNS_MAX: usize = 16;
+/// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading.
+const RUNS_MAX: usize = 24;
 /// Files the engine holds open.
 const OPEN_FILES: usize = 64;
-/// Runs that are merged at once. More than the library's four, because a memtable is half of what it may take: merged
-/// too often, the level below would be written again and again.
-const RUNS_MERGED: u8 = 8;
+/// Runs that are merged at once. More than the library's four, because a memtable is small: merged too often, the level below
+/// would be written again and again. Each costs every scan.
+const RUNS_MERGED: u8 = 12;
+/// A memtable that takes so many tenths of what all may take is flushed: the larger the runs, the less often the level below is
+/// written again. The rest is for what comes while it is flushed.
+const ROTATED_AT: u64 = 7;
 /// Tables that a merge below the first level may take at once: what the library takes at most.
 const TABLES_MERGED: u64 = 50;
 /// A node of the memtable's list: value, key and number, a count, a tower of two on average, the allocator's own.
@@ -50,6 +55,14 @@ const NODE: u64 = 100;
 const INLINE: usize = 20;
 /// Before others: a count of who holds it. Behind: the allocator's grain.
 const AROUND: usize = 16;
+
+/// How blocks of rows are written. Each block says how it was.
+fn packing(settings: &Settings) -> CompressionPolicy {
+    CompressionPolicy::all(match settings.packs_index {
+        true => CompressionType::Lz4,
+        false => CompressionType::None,
+    })
+}
 
 /// Bytes of memory that an entry of the memtable takes.
 fn resident(key: usize, value: usize) -> u64 {
@@ -174,7 +187,7 @@ pub(super) struct Lsm {
     seqno: SequenceNumberCounter,
     /// What is not flushed may take so much.
     most: u64,
-    /// A memtable that takes so much is flushed: half of what may be taken, the other is for who fills the next meanwhile.
+    /// A memtable that takes so much is flushed ([`ROTATED_AT`]).
     rotate_at: u64,
     strategy: Arc<Leveled>,
     cache: Arc<Cache>,
@@ -228,11 +241,12 @@ impl Lsm {
         let tree = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
             .use_cache(cache.clone())
             .use_descriptor_table(Some(Arc::new(DescriptorTable::new(OPEN_FILES))))
+            .data_block_compression_policy(packing(settings))
             .open()
             .map_err(failed)?;
         let next = tree.get_highest_seqno().map_or(0, |last| last + 1).max(seqno.get());
         seqno.set(next);
-        let rotate_at = settings.memtable_bytes / 2;
+        let rotate_at = settings.memtable_bytes / 10 * ROTATED_AT;
         let strategy =
             Leveled::default().with_table_target_size(rotate_at.max(1 << 20)).with_l0_threshold(RUNS_MERGED);
         let shared = Shared {

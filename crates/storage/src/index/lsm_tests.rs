@@ -65,18 +65,18 @@ fn what_a_row_takes_is_more_than_it_says() {
     assert_eq!(resident(37, 90), NODE + 64 + 112);
 }
 
-/// Half of what may be taken is for the memtable that is filled, half for the one that is flushed meanwhile.
+/// The rest of what may be taken is for what comes while it is flushed.
 #[test]
-fn a_memtable_is_full_at_half_of_what_may_be_taken() {
+fn a_memtable_is_full_at_seven_tenths_of_what_may_be_taken() {
     let folder = tempfile::tempdir().unwrap();
     let index = opened(folder.path());
     let (mut taken, mut mark) = (0, 0);
     while index.shared.tree.sealed_memtable_count() == 0 {
         mark += 1;
         taken += apply(&index, mark);
-        assert!(taken <= MEMTABLE / 2 + 500, "{taken} bytes taken");
+        assert!(taken <= MEMTABLE * 7 / 10 + 500, "{taken} bytes taken");
     }
-    assert!(taken >= MEMTABLE / 2, "{taken} bytes taken");
+    assert!(taken >= MEMTABLE * 7 / 10 - 10, "{taken} bytes taken");
     assert!(index.wants_tending());
 }
 
@@ -586,4 +586,37 @@ fn deletes_that_a_reading_keeps_are_merged_once() {
     };
     reading.scan(Table::Current, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, &mut visit).unwrap();
     assert_eq!(rows, 30_000);
+}
+
+/// The kind of device may change under a store (a card is copied to a disk), and its setting with it.
+#[test]
+fn packed_blocks_and_others_are_read_by_both() {
+    let sizes = [true, false].map(|packed| {
+        let folder = tempfile::tempdir().unwrap();
+        let settings =
+            |packs_index| Settings { memtable_bytes: MEMTABLE, packs_index, ..Settings::default() };
+        let open = |packed| Lsm::open(&folder.path().join("index"), &settings(packed)).unwrap();
+        let index = open(packed);
+        (1..=400).for_each(|mark| assert!(apply(&index, mark) > 0));
+        index.checkpoint(None).unwrap();
+        drop(index);
+        let index = open(!packed);
+        let holds = |index: &Lsm, last: u64| {
+            let view = index.read();
+            for mark in 1..=last {
+                let found = view.get(Table::Current, format!("photos/2026/{mark:024}").as_bytes()).unwrap();
+                assert_eq!(found.as_deref(), Some([mark as u8; 90].as_slice()));
+            }
+        };
+        holds(&index, 400);
+        let size = index.disk_bytes();
+        (401..=800).for_each(|mark| assert!(apply(&index, mark) > 0));
+        index.checkpoint(None).unwrap();
+        index.shared.tree.major_compact(u64::MAX, 0).unwrap();
+        holds(&index, 800);
+        drop(index);
+        holds(&open(packed), 800);
+        size
+    });
+    assert!(sizes[0] * 2 < sizes[1], "{sizes:?}");
 }

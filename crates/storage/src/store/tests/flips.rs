@@ -286,8 +286,17 @@ fn looked_up(store: &Store, wanted: &BTreeMap<Vec<u8>, Held>) -> Result<bool, St
 
 #[test]
 fn no_flipped_byte_of_the_index_changes_an_answer() {
+    answers_as_before(false);
+}
+
+#[test]
+fn no_flipped_byte_of_a_packed_index_changes_an_answer() {
+    answers_as_before(true);
+}
+
+fn answers_as_before(packs_index: bool) {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings { engine: Engine::Lsm, ..small() };
+    let settings = Settings { engine: Engine::Lsm, packs_index, ..small() };
     let disk = |folder: &Path| Arc::new(RealDisk::new(folder).unwrap());
     let (store, _) = open_on(disk(folder.path()), &settings);
     let content = filled(&store);
