@@ -229,6 +229,14 @@ impl FaultyDisk {
         Self(Arc::new(Mutex::new(State { files, durable, room, no_holes, ..State::default() })))
     }
 
+    /// The disk after the end of a process: all that it did is there, and no more of it is durable than was.
+    pub(crate) fn killed(&self) -> Self {
+        let state = lock(&self.0);
+        let (files, durable) = (state.files.clone(), state.durable.clone());
+        let (room, no_holes) = (state.room, state.no_holes);
+        Self(Arc::new(Mutex::new(State { files, durable, room, no_holes, ..State::default() })))
+    }
+
     /// Another disk with the same on it, all of it durable.
     pub(crate) fn copied(&self) -> Self {
         let state = lock(&self.0);

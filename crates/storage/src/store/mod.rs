@@ -37,6 +37,7 @@ mod identity;
 mod judge;
 mod once;
 mod open;
+mod outranked;
 mod put;
 mod queue;
 mod quick;

@@ -56,6 +56,7 @@ impl Store {
             ErrorKind::WouldBlock => StorageError::Locked,
             _ => StorageError::io("lock the directory", &error),
         })?;
+        settle_names(&*disk)?;
         let (salt, is_new) = identity::open(&*disk, settings.salt)?;
         crate::journal::base::refuse_later(&*disk)?;
         remove_leftovers(&*disk);
@@ -223,6 +224,24 @@ fn state_of(opened: &Opened, is_new: bool) -> IndexState {
         Some(why) => IndexState::Rebuilt(why.clone()),
         None => IndexState::Opened,
     }
+}
+
+/// A process that was killed between a new or renamed file and the sync of its folder leaves a name that only memory has: this one
+/// goes on with that file, and a power cut would take it with all that is synced in it.
+fn settle_names(disk: &dyn Disk) -> Result<(), StorageError> {
+    let tables = format!("{}/tables", index::FOLDER);
+    for folder in [".", crate::journal::FOLDER, Area::Payload.folder(), index::FOLDER, &tables] {
+        match disk.sync_dir(folder) {
+            // Of a store that is made just now.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            // What it does not take it has as it was read, or not: nothing can be done about it.
+            Err(error) if is_of_the_medium(&error) => {
+                tracing::warn!(folder, %error, "the names of files cannot be made to last");
+            }
+            made => made.map_err(|error| StorageError::io("make the names of files last", &error))?,
+        }
+    }
+    Ok(())
 }
 
 /// What was being written when the last run ended, and would be replaced only by another attempt: it takes room that this

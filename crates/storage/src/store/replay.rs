@@ -16,6 +16,7 @@ use super::changes::{Changes, Held, load_row};
 use super::commit::leaf;
 use super::judge::{Bytes, Rotten, children_in, judge, note_rotten, read_at, read_whole};
 use super::open::{Opened, lacking_of, lost_of, unread_of};
+use super::outranked::Outranked;
 use super::rebase::{Base, table_of};
 use super::tending::Tending;
 use super::{Damage, DamagedChunk, IndexState, Recovery, unread, unwritable};
@@ -105,6 +106,8 @@ pub(super) struct Progress {
     unwritable: BTreeSet<u32>,
     /// Bytes of the base that a rebuild takes in first.
     base_bytes: u64,
+    /// Of a rebuild: bodies that were passed over for extents.
+    pub(super) outranked: Outranked,
 }
 
 impl Replay<'_> {
@@ -129,6 +132,7 @@ impl Replay<'_> {
             unread: BTreeSet::new(),
             unwritable: BTreeSet::new(),
             base_bytes: 0,
+            outranked: Outranked::default(),
         };
         if rebuilds && recovery.index != IndexState::New {
             self.apply(&mut progress, |changes| {
@@ -148,6 +152,7 @@ impl Replay<'_> {
         }
         let from = progress.applied.lsn;
         let walked = self.replay_journal(&mut progress, rebuilds, recovery)?;
+        self.end_outranked(&mut progress)?;
         self.note_lacking(&mut progress, &walked, from)?;
         recovery.lost = lost_of(self.index())?;
         self.adopt(&mut progress, recovery)?;
@@ -537,6 +542,7 @@ impl Replay<'_> {
     }
 
     fn take_items(&self, progress: &mut Progress, items: &mut Vec<Item>) -> Result<(), StorageError> {
+        let mut outranked = std::mem::take(&mut progress.outranked);
         self.apply(progress, |changes| {
             for item in items.drain(..) {
                 match item {
@@ -551,14 +557,18 @@ impl Replay<'_> {
                     Item::Body { domain, id, segment, offset, crc, stored } => {
                         let place = Place { area: Area::Journal, segment, offset, crc };
                         let found = changes.row((domain, id))?;
-                        if !self.outranks((domain, id), &found, place, stored) {
+                        if self.outranks((domain, id), &found, place, stored) {
+                            outranked.note(changes, (domain, id), (place, stored));
+                        } else {
                             changes.place((domain, id), &leaf(place, stored))?;
                         }
                     }
                 }
             }
             Ok(())
-        })
+        })?;
+        progress.outranked = outranked;
+        Ok(())
     }
 
     fn replay_journal(
@@ -583,7 +593,7 @@ impl Replay<'_> {
                 Some(held) => held.resume(&reading),
                 None => Changes::over(&reading, progress.applied.mark + 1),
             };
-            self.replay_frame(&mut changes, &mut progress.found, met)?;
+            self.replay_frame(&mut changes, (&mut progress.found, &mut progress.outranked), met)?;
             recovery.replayed += 1;
             let next = met.next;
             if next.segment != progress.applied.segment {
@@ -644,13 +654,13 @@ impl Replay<'_> {
     fn replay_frame(
         &self,
         changes: &mut Changes<'_>,
-        found: &mut BTreeMap<Key, Found>,
+        (found, outranked): (&mut BTreeMap<Key, Found>, &mut Outranked),
         met: &Met<'_>,
     ) -> Result<(), StorageError> {
         let batch = match met.head.stamp.kind {
             Kind::Entries => changes.reduce(self.reducer, met.entries())?,
             Kind::Note => {
-                met.entries().try_for_each(|entry| self.replay_note(changes, found, entry))?;
+                met.entries().try_for_each(|entry| self.replay_note(changes, (found, outranked), entry))?;
                 Batch::default()
             }
         };
@@ -665,7 +675,7 @@ impl Replay<'_> {
             // A rebuild has seen all extents already.
             let known = changes.row(key)?;
             if self.opened.applied.is_none() && self.outranks(key, &known, place, line.len) {
-                changes.free(Area::Journal, place.segment, place.offset, u64::from(line.len));
+                outranked.note(changes, key, (place, line.len));
             } else {
                 changes.place(key, &leaf(place, line.len))?;
             }
@@ -702,7 +712,7 @@ impl Replay<'_> {
     fn replay_note(
         &self,
         changes: &mut Changes<'_>,
-        found: &mut BTreeMap<Key, Found>,
+        (found, outranked): (&mut BTreeMap<Key, Found>, &mut Outranked),
         entry: &[u8],
     ) -> Result<(), StorageError> {
         let note: Note = codec::decode(entry).map_err(|error| StorageError::Damaged(error.to_string()))?;
@@ -715,12 +725,15 @@ impl Replay<'_> {
             let row = changes.row(key)?;
             if row.place == Some(place) {
                 changes.unplace(key, || Ok(self.children_at(place, row.stored)), true)?;
+                outranked.take_over(changes, key, |place, len| self.reads(key, place, len))?;
             } else if found.get(&key).is_some_and(|found| found.place == place) {
                 // Let go of: it is neither to be adopted, though something refers to it, nor to be left for records that are
                 // missing. A rebuild goes by this note, and would take it from who put it again.
                 if let Some(gone) = found.remove(&key) {
                     changes.free(place.area, place.segment, place.offset, extent_len(gone.extent.stored));
                 }
+            } else {
+                outranked.let_go(changes, key, place);
             }
         }
         Ok(())

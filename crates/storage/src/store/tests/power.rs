@@ -104,6 +104,11 @@ fn cut_short(kind: Kind, seed: u64, cut: u64, loses_index: bool) -> (u64, usize)
     let settings = kind.settings();
     let (mut client, mut disk) = (kind.client(seed), kind.disk());
     live(&mut client, &disk, &settings, Some(cut));
+    if cut % 4 < 2 {
+        // The process was killed there, and another goes on with what it left before the power goes.
+        disk = disk.killed();
+        live(&mut client, &disk, &settings, Some(30 + cut % 100));
+    }
     let mut cuts = 0;
     // The power goes again at once or a little later, also while recovering.
     for again in 0..3 {
@@ -270,6 +275,13 @@ fn many_drawn_cuts() {
          0 lost, 0 came back, 0 wrong bytes served, 0 reported damaged",
         KINDS.len()
     );
+}
+
+/// An extent of which the index had never heard but by the note that lets go of it, beside a body of the same bytes in the journal that
+/// went on to count; and the index was lost.
+#[test]
+fn a_body_that_counts_outlives_an_extent_of_the_same_bytes() {
+    cut_short(Kind::Lagging, 1002, 143, true);
 }
 
 /// What a tree lists was torn with it, and came back with the third index of that disk.
