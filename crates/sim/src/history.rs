@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skerry_base::{BucketId, ChunkId, Dot, Hlc, Vector};
+use skerry_base::{BucketId, ChunkId, Dot, Hlc, Instant, Vector};
 use skerry_model::record::HomeDecision;
 
 pub use crate::memory::{Held, Memory};
@@ -107,6 +107,10 @@ pub struct History {
     groups: Vec<Memory>,
     /// Of each site: what is being removed on another site's word.
     drops: Vec<BTreeSet<(BucketId, Dot)>>,
+    /// When disks burned or were set back, and what they had had.
+    taken: Vec<(Instant, Memory)>,
+    /// Buckets that sites have left, and since when others may have said to hold what was there.
+    leaves: BTreeMap<(usize, BucketId), Instant>,
 }
 
 impl History {
@@ -287,11 +291,19 @@ impl History {
     }
 
     /// A site has left a bucket and holds no more of it than this. It answers for nothing there any more, and its bodies
-    /// were handed on or not: nobody judges that here.
-    pub fn left(&mut self, site: usize, bucket: BucketId, stored: &BTreeSet<Dot>) {
+    /// were handed on or not: nobody judges that here. Others said to hold the records: what one of them lost with its disk since
+    /// it may have said so (`since`) is excused once it is swept here.
+    pub fn left(&mut self, site: usize, bucket: BucketId, stored: &BTreeSet<Dot>, since: Instant) {
+        let since = self.leaves.get(&(site, bucket)).map_or(since, |before| since.min(*before));
+        self.leaves.insert((site, bucket), since);
         self.swept(site, bucket, stored);
         let writes = self.writes.get_mut(&bucket).into_iter().flat_map(Writes::values_mut);
         writes.filter(|write| write.site == site).for_each(|write| write.excuse.body = true);
+    }
+
+    /// A disk burns or is set back now: what it had.
+    pub fn note_taken(&mut self, now: Instant, site: usize) {
+        self.taken.push((now, self.remember(site)));
     }
 
     /// Of a bucket that was left only this is still there.
@@ -300,6 +312,15 @@ impl History {
         if let Some(memory) = self.memories.get_mut(site) {
             memory.keep_of(bucket, stored, writes);
         }
+        let since = self.leaves.get(&(site, bucket)).copied();
+        let lost = |(at, _): &&(Instant, Memory)| since.is_some_and(|since| *at >= since);
+        let taken: Vec<Memory> = self.taken.iter().filter(lost).map(|(_, memory)| memory.clone()).collect();
+        taken.iter().for_each(|taken| self.excuse_taken(taken));
+    }
+
+    /// A site is a member of a bucket again.
+    pub fn joined(&mut self, site: usize, bucket: BucketId) {
+        self.leaves.remove(&(site, bucket));
     }
 
     /// The site's process ended: what was being decided may be found again or not.

@@ -51,6 +51,23 @@ fn departures_that_once_failed() {
     must_pass(FAILED);
 }
 
+/// Scopes and fires as well. 1365: a process was killed between a new payload segment and the sync of its folder; the next went on
+/// in that segment, and what it acknowledged would have gone with the name.
+#[test]
+fn departures_beside_writes_that_several_sites_hold() {
+    for seed in (5200..5200 + HALF).chain([4, 53, 220, 317, 1365]) {
+        let environment = Environment::of_seed(seed).with_scopes().with_departures();
+        let found = world::run(environment, Sink::Hash).violations;
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert!(
+            found.is_empty(),
+            "again: {} --scopes --departures\n{}",
+            reproduction(seed),
+            found.join("\n")
+        );
+    }
+}
+
 #[test]
 fn departures_where_sites_find_each_other_by_landmarks() {
     must_pass(LEVELLED + 500..LEVELLED + 510);

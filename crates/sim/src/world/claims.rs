@@ -170,6 +170,12 @@ impl World {
         bucket::list_buckets(&running.store.view(), self.system, None).unwrap_or_default()
     }
 
+    /// Whether a site knows of a bucket: one of those that always were, or one whose claim it has.
+    pub(super) fn knows(&self, site: usize, bucket: BucketId) -> bool {
+        let always = self.buckets.iter().any(|known| known.id == bucket);
+        always || self.named_at(site).iter().any(|known| known.claim.bucket == bucket)
+    }
+
     /// Any bucket that a client of the site may use: one of those that always were, or a claimed one.
     pub(super) fn bucket_at(&self, site: usize, draw: &mut Draw) -> Option<Bucket> {
         let named = if draw.chance(Ppm::percent(50)) { self.named_at(site) } else { Vec::new() };

@@ -365,6 +365,7 @@ impl World {
                     return;
                 };
                 running.members.insert(bucket);
+                lock(&self.history).joined(site, bucket);
                 self.tell(Who::Site(site), format_args!("becomes a member of {bucket}"));
                 self.input(site, Input::Join { bucket });
             }
@@ -413,14 +414,6 @@ impl World {
 
     /// The client is told that its write is done.
     pub(super) fn acknowledge(&mut self, site: usize, asked: Asked, place: &Place, dot: Dot) {
-        self.count("acknowledged");
-        self.tell(Who::Site(site), format_args!("acknowledges {} {dot}", place.1));
-        lock(&self.history).told(place.0, dot, Outcome::Acknowledged);
-        self.answered.insert((place.0, dot), (site, self.queue.now()));
-        let history = lock(&self.history);
-        self.trace.explain(|| format!("{:?}", history.write(place.0, dot)));
-        drop(history);
-        self.count_win(site, place, dot);
         // What was so already may have come from elsewhere, ahead of its feed.
         let origin = self.running(site).map(|running| lock(&running.desk).origin_of(place.0));
         let wrote = origin == Some(dot.origin);
@@ -432,6 +425,19 @@ impl World {
         if asked.scope == 1 {
             self.promise_here(site, (place, dot), wrote);
         }
+        self.tell_client(site, asked, place, dot);
+    }
+
+    /// The same of what the site need not show.
+    pub(super) fn tell_client(&mut self, site: usize, asked: Asked, place: &Place, dot: Dot) {
+        self.count("acknowledged");
+        self.tell(Who::Site(site), format_args!("acknowledges {} {dot}", place.1));
+        lock(&self.history).told(place.0, dot, Outcome::Acknowledged);
+        self.answered.insert((place.0, dot), (site, self.queue.now()));
+        let history = lock(&self.history);
+        self.trace.explain(|| format!("{:?}", history.write(place.0, dot)));
+        drop(history);
+        self.count_win(site, place, dot);
         self.input(site, Input::Durable { bucket: place.0 });
         asked.client.into_iter().for_each(|client| self.client_goes_on(site, client));
     }

@@ -8,9 +8,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot, Origin};
+use skerry_base::{BucketId, Dot, Instant, Origin};
 use skerry_federation::departure::{Own, Standing as Said, Verdict};
 use skerry_federation::{Input, Replica, Span, limits};
 use skerry_model::Entry;
@@ -27,6 +28,9 @@ use skerry_scenario::draw::Ppm;
 
 /// Records dropped in one commit: few, so that a run dies in the middle of it often.
 const AT_ONCE: usize = 6;
+/// Since when a word may be given on which a site leaves: a question and its answer take at most 1.4 s, and stand until the next
+/// are asked.
+const WORD: Duration = seconds(6);
 /// More than any run makes.
 const DOTS: usize = 1 << 20;
 
@@ -171,6 +175,8 @@ impl World {
         if let Some(shows) = self.shows.get_mut(site) {
             shows.left(bucket);
         }
+        self.scopes.left(site, bucket);
+        let since = Instant(self.queue.now().0.saturating_sub(WORD.as_nanos() as u64));
         // No step of a batch may come after it.
         store.submit_behind(
             move |view| {
@@ -189,7 +195,7 @@ impl World {
             move |result| {
                 let ok = result.is_ok();
                 if ok {
-                    lock(&notes.history).left(notes.site, bucket, &lock(&stored));
+                    lock(&notes.history).left(notes.site, bucket, &lock(&stored), since);
                 }
                 lock(&at_end).answers.push(Answer::Left { bucket, ok });
             },
@@ -269,7 +275,9 @@ impl World {
             }
             let Ok(stored) = dots(&running.store.view(), bucket) else { continue };
             let sweeps = space::local(&running.store.view(), &left_name(bucket));
-            lock(&self.history).left(site, bucket, &stored);
+            let now = self.queue.now();
+            lock(&self.history).left(site, bucket, &stored, now);
+            self.scopes.left(site, bucket);
             self.own_writes.left(site, bucket);
             if let Some(shows) = self.shows.get_mut(site) {
                 shows.left(bucket);

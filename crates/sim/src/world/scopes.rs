@@ -67,6 +67,8 @@ struct Reaching {
     parcel: Arc<Parcel>,
     held: BTreeMap<usize, u64>,
     gives_up: Instant,
+    /// The site that took it has left the bucket since, and shows it no more, or not yet again.
+    has_left: bool,
 }
 
 /// What a question carries: the record and all of its body.
@@ -92,6 +94,17 @@ impl Scopes {
     /// A disk burned or was set back.
     pub(super) fn lose(&mut self, site: usize) {
         *self.losses.entry(site).or_default() += 1;
+    }
+
+    /// A site leaves a bucket: it has handed its bodies on (which is judged elsewhere) and is counted no more.
+    pub(super) fn left(&mut self, site: usize, bucket: BucketId) {
+        for promise in self.promises.iter_mut().filter(|promise| promise.place.0 == bucket) {
+            promise.holders.remove(&site);
+        }
+        for one in self.reaching.values_mut().filter(|one| one.place.0 == bucket) {
+            one.held.remove(&site);
+            one.has_left |= one.site == site;
+        }
     }
 
     /// The process that wanted them is gone, and with it who waited.
@@ -139,7 +152,10 @@ impl World {
         let id = self.scopes.next;
         self.scopes.next += 1;
         let parcel = Arc::new(parcel);
-        self.scopes.reaching.insert(id, Reaching { site, boot, asked, place, reach, parcel, held, gives_up });
+        self.scopes.reaching.insert(
+            id,
+            Reaching { site, boot, asked, place, reach, parcel, held, gives_up, has_left: false },
+        );
         self.press(id);
     }
 
@@ -197,7 +213,8 @@ impl World {
         }
     }
 
-    /// A question arrives. Who is about to leave the bucket takes no copies for others.
+    /// A question arrives. Who is about to leave the bucket takes no copies for others, nor does who does not know it: should
+    /// the writer burn, nobody could name what is held.
     pub(super) fn asked_to_hold(&mut self, id: u64, (from, to): (usize, usize), wire: u64) {
         let side = self.wires.side(to, from);
         if !self.net.open(from, to) || !side.up || side.number != wire {
@@ -206,7 +223,8 @@ impl World {
         let bucket = self.scopes.reaching.get(&id).map(|one| one.parcel.record.bucket);
         let is_going =
             |running: &crate::site::Running| bucket.is_some_and(|id| running.departures.is_going(id));
-        match self.running(to).is_some_and(is_going) {
+        let is_known = bucket.is_some_and(|id| self.knows(to, id));
+        match !is_known || self.running(to).is_some_and(is_going) {
             true => self.say_held(id, to, false),
             false => self.hold(id, to),
         }
@@ -259,6 +277,9 @@ impl World {
     /// made durable by itself.
     pub(super) fn holds(&mut self, site: usize, id: u64, (ok, settled): (bool, bool)) {
         let Some(parcel) = self.scopes.reaching.get(&id).map(|one| Arc::clone(&one.parcel)) else { return };
+        // Who has left meanwhile says so.
+        let stays = self.running(site).is_some_and(|running| running.members.contains(&parcel.record.bucket));
+        let ok = ok && stays;
         let early = self.environment.canary == Some(Canary::EarlyHolder);
         if ok && !settled && !early && !self.counts_at(site, &parcel.record) {
             self.count("bodies settled for holders");
@@ -355,6 +376,9 @@ impl World {
             self.judge_promise(&promise);
         }
         self.scopes.promises.push(promise);
+        if one.has_left {
+            return self.tell_client(one.site, one.asked, &one.place, dot);
+        }
         self.acknowledge(one.site, one.asked, &one.place, dot);
     }
 

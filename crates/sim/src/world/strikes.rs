@@ -175,6 +175,7 @@ impl World {
         if let Some(place) = self.sites.get_mut(site) {
             place.disk.restore(image);
         }
+        lock(&self.history).note_taken(self.queue.now(), site);
         lock(&self.history).set_back(site, memory);
         self.scopes.lose(site);
         self.own_writes.set_back(site);
