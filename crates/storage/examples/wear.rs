@@ -183,7 +183,7 @@ fn write(store: &Store, key: u64, number: u64, len: usize) -> Result<(Entry, Opt
     };
     let mut data = [key.to_be_bytes(), number.to_be_bytes()].concat();
     data.extend_from_slice(&id.0);
-    // As of a record, of which a block packs to about half.
+    // Packs, though somewhat less than records do: an index of those packs to two thirds, one of these to 0.77 or more.
     let mut chance = Chance(number);
     data.extend((data.len()..308).map(|at| if at % 32 < PACKS { 7 } else { chance.next() as u8 }));
     let entry = small.into_iter().fold(Entry::new(data), Entry::with_body);

@@ -79,8 +79,8 @@ pub struct Settings {
     pub memtable_bytes: u64,
     /// Bytes of index blocks cached in memory.
     pub index_cache_bytes: u64,
-    /// Whether blocks of the index are packed (LZ4) as they are written: about half the bytes are written and lie on the disk,
-    /// and a look-up of what memory does not hold takes some 40 % more of the processor. Blocks of both kinds are read.
+    /// Whether blocks of the index are packed (LZ4) as they are written: it takes two thirds of the disk, and a look-up of what
+    /// memory does not hold some 40 % more of the processor. Blocks of both kinds are read.
     pub packs_index: bool,
     /// Payload bytes written but not synced before a writer has to wait for a sync: bounds dirty memory.
     pub dirty_bytes: u64,

@@ -5,7 +5,8 @@
 //! the extent but by the note that lets go of it, and goes on with the body; whoever put the same bytes again was told that they
 //! are here. So the body takes the place of the extent that a note lets go of, as far as it still reads.
 //!
-//! Invariant: of a chunk that is placed one such body is remembered at most, and its space is given back in the end, or it counts.
+//! Invariant: of a chunk that is placed one such body is remembered at most. It counts in the end, or its space comes back, with
+//! its segment at the latest.
 
 use std::collections::BTreeMap;
 
@@ -26,15 +27,15 @@ pub(super) struct Outranked(BTreeMap<Key, (Place, u32)>);
 impl Outranked {
     /// An extent is taken and not this body.
     pub(super) fn note(&mut self, changes: &mut Changes<'_>, key: Key, (place, len): (Place, u32)) {
-        let (is_known, is_full) = (self.0.contains_key(&key), self.0.len() >= REMEMBERED);
-        let given_up =
-            if is_known || !is_full { self.0.insert(key, (place, len)) } else { Some((place, len)) };
-        if let Some((other, len)) = given_up.filter(|(other, _)| *other != place || !is_known) {
-            changes.free(other.area, other.segment, other.offset, u64::from(len));
+        if self.0.len() >= REMEMBERED && !self.0.contains_key(&key) {
+            changes.free(place.area, place.segment, place.offset, u64::from(len));
+        } else if let Some((old, len)) = self.0.insert(key, (place, len)).filter(|(old, _)| *old != place) {
+            changes.free(old.area, old.segment, old.offset, u64::from(len));
         }
     }
 
-    /// The extent was let go of: the body that `reads` takes its place.
+    /// The extent was let go of: the body takes its place if it `reads`. Else it stays, for the disk may read it again, until its
+    /// segment goes.
     pub(super) fn take_over(
         &mut self,
         changes: &mut Changes<'_>,

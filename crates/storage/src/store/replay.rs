@@ -332,7 +332,7 @@ impl Replay<'_> {
             progress.unread.extend(is_kept.then_some(number));
             let end = scanned.end;
             if area == Area::Payload {
-                unread::tell_strange(number, segment.doubtful, &scanned.strange, recovery);
+                unread::tell_strange(number, &scanned.strange, recovery);
             }
             self.tell_chunks(rebuilds, area, number);
             if is_last {

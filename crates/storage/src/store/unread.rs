@@ -122,31 +122,17 @@ impl Store {
     }
 }
 
-/// What may have been a chunk is not here any more: that is said, for it may be wanted. Doubtful: it may as well be what was
-/// being written when power was cut.
-pub(super) fn tell_strange(number: u32, doubtful: bool, parts: &[Range<u64>], recovery: &mut Recovery) {
+/// What may have been a chunk is not here any more: that is said, for it may be wanted. What a power cut tore while it was written
+/// looks the same, for as long as its segment stays.
+pub(super) fn tell_strange(segment: u32, parts: &[Range<u64>], recovery: &mut Recovery) {
     let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return };
-    let (from, to, parts_in_it) = (first.start, last.end, parts.len());
-    if doubtful {
-        tracing::warn!(
-            segment = number,
-            from,
-            to,
-            parts = parts_in_it,
-            "part of a payload segment is no chunk: a write that was torn, or one of which the head has rotted"
-        );
-    } else {
-        tracing::error!(
-            segment = number,
-            from,
-            to,
-            parts = parts_in_it,
-            "the head of a chunk has rotted: if it was wanted it is not here, and is asked of other sites when it is read"
-        );
-    }
-    recovery.strange.extend(parts.iter().map(|part| Strange {
-        segment: number,
-        from: part.start,
-        to: part.end,
-    }));
+    tracing::warn!(
+        segment,
+        from = first.start,
+        to = last.end,
+        parts = parts.len(),
+        "part of a payload segment is no chunk: the head of one has rotted, or a power cut tore what was being written; if it was \
+        wanted it is not here, and is asked of other sites when it is read"
+    );
+    recovery.strange.extend(parts.iter().map(|part| Strange { segment, from: part.start, to: part.end }));
 }
