@@ -75,14 +75,17 @@ impl Anew {
             of.heard.insert(site);
             return;
         };
+        // Where something beyond its vector is not here, today's vector is no goal: what lies beyond may lie within it tomorrow.
+        if !held.loose.iter().all(|loose| of.is_no_loss(self.node, loose, own)) {
+            of.goals.remove(&site);
+            return;
+        }
         let goal = of.goals.entry(site).or_insert_with(|| held.vector.clone());
         // Its disk was set back, or is another one.
         if !held.vector.includes(goal) {
             goal.clone_from(&held.vector);
         }
-        let is_here =
-            own.vector.includes(goal) && held.loose.iter().all(|loose| of.is_no_loss(self.node, loose, own));
-        if is_here {
+        if own.vector.includes(goal) {
             of.goals.remove(&site);
             of.heard.insert(site);
         }
@@ -165,6 +168,16 @@ mod tests {
         let (mut anew, b) = (anew(&[]), origin(2, 1));
         assert!(!said(&mut anew, 2, Some(&held(&[(b, 8)], &[])), &[(b, 3)], 0));
         assert!(said(&mut anew, 2, Some(&held(&[(b, 2)], &[])), &[(b, 3)], 0));
+    }
+
+    /// It was whole again between the two times that it was asked.
+    #[test]
+    fn what_lay_beyond_a_vector_is_waited_for_once_it_lies_within() {
+        let (mut anew, own) = (anew(&[(origin(1, 1), 3)]), origin(1, 1));
+        assert!(!said(&mut anew, 2, Some(&held(&[], &[(own, 0, 1)])), &[], 0));
+        let within = held(&[(own, 3)], &[]);
+        assert!(!said(&mut anew, 2, Some(&within), &[], 0));
+        assert!(said(&mut anew, 2, Some(&within), &[(own, 3)], 1));
     }
 
     #[test]
