@@ -234,9 +234,13 @@ impl Reconcile {
         let with = session.with;
         if ok {
             let (dropped, told, rounds) = (session.found(), session.theirs().len() as u64, session.rounds);
-            let state = || Ok((cx.replica.vector(bucket)?, cx.replica.doubt(bucket)?));
-            // In doubt, we may lack a tombstone whose victims we have not even seen: others must keep it.
-            if let Some((vector, _)) = cx.read(state()).filter(|(_, doubt)| doubt.is_empty()) {
+            // In doubt, we may lack a tombstone whose victims we have not even seen: others must keep it. And what killed it here
+            // may lie beyond the vector, where the other cannot see that it has not come yet: then it dies there when that comes.
+            let state = || {
+                let is_sure = cx.replica.doubt(bucket)?.is_empty() && cx.replica.loose(bucket)?.is_empty();
+                Ok(is_sure.then_some(cx.replica.vector(bucket)?))
+            };
+            if let Some(vector) = cx.read(state()).flatten() {
                 for piece in session.theirs().chunks(limits::DROP_DOTS) {
                     let (vector, dots) = (vector.clone(), piece.to_vec());
                     cx.send(with, Message::Dead { bucket, vector, dots });

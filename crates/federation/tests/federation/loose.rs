@@ -52,6 +52,39 @@ fn orphans(count: usize, records: u32, payload: usize) -> World {
     world
 }
 
+/// What killed something may be what lies beyond the vector, and who is told of the dead cannot see whether it has that.
+#[test]
+fn who_holds_anything_beyond_its_vector_tells_nobody_what_is_dead() {
+    let mut world = calm(3);
+    (0..5).for_each(|key| world.put(0, bucket(1), key));
+    world.run(seconds(30));
+    (0..5).for_each(|key| world.delete(0, bucket(1), key));
+    world.run(seconds(30));
+    // A store that dropped tombstones on its own.
+    world.sites[1].store.forget_tombstones(bucket(1));
+    world.isolate(0);
+    world.run(seconds(20));
+    let dot = world.write(0, bucket(1), 9, false, Bytes::from_static(b"read once"));
+    world.read(0, 1, dot);
+    let tombstones = |world: &mut World| {
+        world.sites[2].store.held(bucket(1)).live.values().filter(|record| record.tombstone).count()
+    };
+    let compares = |world: &mut World| {
+        world.reports.clear();
+        world.input(1, Input::Reconcile { bucket: bucket(1), with: site_id(2) });
+        world.run(seconds(30));
+        let is_end = |(_, report): &(usize, Report)| matches!(report, Report::Reconciled { told: 5, .. });
+        assert!(world.reports.iter().any(is_end), "{:?}", world.reports);
+    };
+    compares(&mut world);
+    assert_eq!(tombstones(&mut world), 5);
+    world.heal_all();
+    world.run(seconds(60));
+    compares(&mut world);
+    assert_eq!(tombstones(&mut world), 0, "it has come with its feed");
+    world.assert_converged(bucket(1), &[0, 1, 2]);
+}
+
 #[test]
 fn what_a_reader_has_left_reaches_all() {
     let mut world = orphans(5, 3, 5);
