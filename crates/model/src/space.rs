@@ -24,7 +24,9 @@ mod round;
 mod rows;
 mod subscription;
 
-pub use anew::{all_anew, anew, begun_anew, former, is_anew, is_new_loss, not_anew, vouched, whole_again};
+pub use anew::{
+    all_anew, anew, begun_anew, followed_whole, former, is_anew, is_new_loss, not_anew, vouched, whole_again,
+};
 pub use below::{Asked, Below, Changes, Extent, Range, changes_below, extent, range_below};
 pub use census::{Census, Standing, census};
 pub use fallback::fallbacks;

@@ -28,7 +28,7 @@ use skerry_model::{Entry, Record};
 use skerry_storage::{CommitError, Store};
 use tokio::sync::oneshot;
 
-use crate::drive::stored::{LIFE, Stored, forget, membership, say};
+use crate::drive::stored::{LIFE, Stored, forget, membership, say, swept};
 use crate::nodes::Aside;
 use crate::paths::refusal;
 use crate::peers::message::{Request, Response};
@@ -114,25 +114,34 @@ pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start)
     let is_other =
         |(id, known): (&SiteId, &SiteDocument)| *id != start.me && known.state == SiteState::Member;
     let is_alone = forgotten.is_empty() && !sites.iter().any(is_other);
-    let (members, vouched) =
-        (members(&view).map_err(unreadable)?, space::vouched(&view).map_err(unreadable)?);
+    let members = members(&view).map_err(unreadable)?;
+    // A membership may be among what was lost.
+    let followed = space::followed_whole(&view).map_err(unreadable)?;
+    let vouched = space::vouched(&view).map_err(unreadable)?;
     drop(view);
     if is_alone {
         tracing::error!(
             "part of the journal is lost, and what it said is lost with it: there is no other site to ask"
         );
+        let forgotten: Vec<BucketId> = followed.difference(&members).copied().collect();
+        let again = forgotten.into_iter().filter(|bucket| *bucket != start.system);
+        let again: Vec<Entry> = again.flat_map(|bucket| [membership(bucket, true), swept(bucket)]).collect();
+        commit(store, move |_| Ok(again)).await?;
     } else {
         // The system bucket first: nothing that is decided by it is decided while the others are taken back.
         let all: BTreeSet<BucketId> = members.iter().copied().chain(vouched).collect();
         let rest = all.into_iter().filter(|bucket| *bucket != start.system);
         let mut begun = 0;
         for bucket in [start.system].into_iter().chain(rest) {
-            let (is_member, is_system) = (members.contains(&bucket), bucket == start.system);
+            let is_system = bucket == start.system;
+            let is_member = members.contains(&bucket) || (!is_system && followed.contains(&bucket));
             let is_fellow = start.is_fellow;
             let entries = move |view: &dyn View| {
                 let mut entries = space::anew(view, bucket)?;
                 entries.extend((!is_member && !is_system).then(|| space::not_anew(bucket)));
-                entries.extend(is_member.then(|| membership(bucket, false)));
+                if is_member {
+                    entries.extend([membership(bucket, false), swept(bucket)]);
+                }
                 entries.push(forget(Stored::Rest, bucket));
                 entries.extend(is_fellow.then(|| say(Stored::Gap, bucket)));
                 Ok(entries)

@@ -734,6 +734,7 @@ impl Letting {
         let mut entries = vec![
             Entry::Leave { bucket },
             space::not_anew(bucket),
+            model::not_spared(bucket),
             forget(Stored::Member, bucket),
             forget(Stored::Horizon, bucket),
             forget(Stored::Doubt, bucket),

@@ -269,6 +269,13 @@ fn commit(store: &Store, entries: &[skerry_model::Entry]) -> Result<(), StorageE
     }
 }
 
+/// What makes the site a member; what is left of a former membership stays.
+pub fn joined(bucket: BucketId) -> [skerry_model::Entry; 2] {
+    use skerry_model::Entry;
+    let member = Entry::Local { key: membership(bucket).into(), value: Some(vec![1].into()) };
+    [member, Entry::Local { key: left_name(bucket).into(), value: None }]
+}
+
 fn memberships(view: &dyn View) -> Result<BTreeSet<BucketId>, StorageError> {
     let mut found = BTreeSet::new();
     view.scan_prefix(Table::Local, MEMBER, &mut |key, _| {
@@ -320,6 +327,13 @@ impl Site {
         members.insert(system);
         // Each bucket by itself, so that a run dies between two of them: the last entry says that it was done.
         if mends && space::is_new_loss(&store.view(), &recovery.lost).map_err(unreadable)? {
+            // A membership may be among what was lost.
+            let followed = space::followed_whole(&store.view()).map_err(unreadable)?;
+            let found: Vec<BucketId> = followed.difference(&members).copied().collect();
+            for bucket in found {
+                members.insert(bucket);
+                commit(&store, &joined(bucket))?;
+            }
             let vouched = space::vouched(&store.view()).map_err(unreadable)?;
             for bucket in members.iter().copied().chain(vouched).collect::<BTreeSet<_>>() {
                 let mut entries = space::anew(&store.view(), bucket).map_err(unreadable)?;

@@ -68,9 +68,10 @@ fn name(bucket: BucketId) -> Vec<u8> {
     [PREFIX, &bucket.0].concat()
 }
 
-/// The buckets of which this node vouches for anything: by a vector, or for a prefix.
-pub fn vouched(view: &dyn View) -> Result<BTreeSet<BucketId>, SpaceError> {
-    let mut buckets = BTreeSet::new();
+/// The buckets that are followed whole: a vector says something of them, or was taken back. Both go in the commit in which the
+/// membership goes; who finds none beside them has lost it.
+pub fn followed_whole(view: &dyn View) -> Result<BTreeSet<BucketId>, SpaceError> {
+    let mut buckets: BTreeSet<BucketId> = all_anew(view)?.into_keys().collect();
     let mut from = Some(Vec::new());
     while let Some(start) = from.take() {
         view.scan(Table::Vectors, Bound::Included(&start), Bound::Unbounded, &mut |name, _| {
@@ -80,6 +81,12 @@ pub fn vouched(view: &dyn View) -> Result<BTreeSet<BucketId>, SpaceError> {
             ControlFlow::Break(())
         })?;
     }
+    Ok(buckets)
+}
+
+/// The buckets of which this node vouches for anything: by a vector, or for a prefix.
+pub fn vouched(view: &dyn View) -> Result<BTreeSet<BucketId>, SpaceError> {
+    let mut buckets = followed_whole(view)?;
     buckets.extend(subscription::subscriptions(view)?.into_iter().map(|(below, _)| below.bucket));
     Ok(buckets)
 }

@@ -75,6 +75,7 @@ fn beginning_anew_twice_forgets_nothing_of_the_first_time() {
     let entries = anew(&tables, BUCKET).unwrap();
     apply_all(&mut tables, &entries);
     assert_eq!(all_anew(&tables).unwrap(), [(BUCKET, upto(&[(1, 4), (2, 1)]))].into());
+    assert_eq!(followed_whole(&tables).unwrap(), [BUCKET].into(), "though nothing is vouched for");
     apply(&mut tables, &not_anew(BUCKET));
     assert!(all_anew(&tables).unwrap().is_empty());
 }
@@ -96,6 +97,8 @@ fn every_bucket_that_is_vouched_for_is_found() {
     store(&mut tables, Record { bucket: BucketId([9; 16]), ..put(1, 1, "read once") });
     let expected: BTreeSet<BucketId> = others.into_iter().chain([BUCKET, below.bucket]).collect();
     assert_eq!(vouched(&tables).unwrap(), expected);
+    let whole: BTreeSet<BucketId> = others.into_iter().chain([BUCKET]).collect();
+    assert_eq!(followed_whole(&tables).unwrap(), whole);
     let entries = anew(&tables, below.bucket).unwrap();
     apply_all(&mut tables, &entries);
     assert_eq!(subscription(&tables, &below).unwrap(), Some(Subscription::default()));

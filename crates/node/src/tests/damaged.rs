@@ -11,6 +11,12 @@ use super::world::{TestSite, TestWorld};
 /// Bits flip in the last frame of the journal that holds these bytes, and the index is gone, which would know what it said.
 /// The site must not run.
 pub(super) fn rot(site: &TestSite, bytes: &[u8]) {
+    rot_last(site, bytes);
+    std::fs::remove_dir_all(site.directory.path().join("data/index")).unwrap();
+}
+
+/// The same, and the index stays.
+fn rot_last(site: &TestSite, bytes: &[u8]) {
     let data = site.directory.path().join("data");
     let mut segments: Vec<_> =
         std::fs::read_dir(data.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -24,7 +30,6 @@ pub(super) fn rot(site: &TestSite, bytes: &[u8]) {
     let flipped: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(&flipped, at as u64).unwrap();
-    std::fs::remove_dir_all(data.join("index")).unwrap();
 }
 
 pub(super) async fn anew(site: &TestSite) -> Option<AnewStatus> {
@@ -194,5 +199,76 @@ async fn the_only_member_of_a_bucket_is_whole_again_once_all_others_said_that_th
         skerry_model::space::loose(view, id).map_err(crate::site::unreadable)
     };
     assert!(one.site().read(loose).await.unwrap().is_empty());
+    world.stop().await;
+}
+
+/// What the store says of a bucket in this node's own table, as it lies in the journal.
+fn own_row(prefix: &[u8], bucket: skerry_base::BucketId) -> Vec<u8> {
+    [prefix, &bucket.0].concat()
+}
+
+/// Its spare was written behind it.
+async fn is_spared(site: &TestSite, bucket: skerry_base::BucketId) {
+    let key = own_row(b"model/claim/", bucket);
+    let has = || async {
+        let key = key.clone();
+        let get = move |view: &dyn skerry_base::kv::View| {
+            view.get(skerry_base::kv::Table::Local, &key)
+                .map_err(|error| crate::site::unreadable(error.into()))
+        };
+        site.site().read(get).await.unwrap().is_some()
+    };
+    site.until("its claim lies there twice", has).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_whose_claim_is_lost_is_there_again() {
+    let mut world = world_of(1).await;
+    let id = world.sites[0].site().bucket("photos").await.unwrap().unwrap().id;
+    is_spared(&world.sites[0], id).await;
+    world.sites[0].put("photos", "first", "FIRST").await.unwrap();
+    let before = world.sites[0].site().bucket("photos").await.unwrap().unwrap();
+    world.sites[0].stop().await;
+    // The frame that says it makes the site a member as well.
+    rot(&world.sites[0], format!("claim/photos/{id}").as_bytes());
+    world.sites[0].start().await;
+    let one = &world.sites[0];
+    assert_eq!(one.core.as_ref().unwrap().recovery.lost.len(), 1);
+    one.until("it is known again", || async { one.get("photos", "first").await.is_ok() }).await;
+    // Whether its home is named already is the register's.
+    let after = crate::paths::bucket::Bucket {
+        epoch: before.epoch,
+        ..one.site().bucket("photos").await.unwrap().unwrap()
+    };
+    assert_eq!(after, before);
+    one.put("photos", "second", "SECOND").await.unwrap();
+    assert_eq!(one.list("photos").await.unwrap(), ["first", "second"]);
+    assert!(one.site().is_member(id));
+    world.stop().await;
+}
+
+/// Else it would say to the other, which lost something as well, that it is no member and has nothing that counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_membership_that_is_lost_is_none_that_never_was() {
+    let mut world = world_of(2).await;
+    world.sites[0].put("photos", "first", "FIRST").await.unwrap();
+    has(&world.sites[1], &["first"]).await;
+    let id = world.sites[1].site().bucket("photos").await.unwrap().unwrap().id;
+    for site in &mut world.sites {
+        site.stop().await;
+    }
+    // It was joining, and then whole: two frames say it.
+    rot_last(&world.sites[1], &own_row(b"member/", id));
+    rot(&world.sites[1], &own_row(b"member/", id));
+    world.sites[1].start().await;
+    let two = &world.sites[1];
+    assert!(two.site().is_member(id) && !two.site().is_complete(id), "it takes the bucket anew");
+    assert!(anew(two).await.is_some());
+    world.sites[0].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    two.until("all have been heard", || async { anew(two).await.is_none() }).await;
+    assert_eq!(two.services().admin.membership("photos").await.unwrap().standing, "member");
+    has(two, &["first"]).await;
     world.stop().await;
 }

@@ -26,6 +26,7 @@ mod replace;
 pub(crate) mod replaced_homes;
 pub(crate) mod resting;
 pub(crate) mod scrub;
+mod spares;
 mod tenures;
 pub(crate) mod tombstones;
 mod trim;
@@ -103,6 +104,7 @@ pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::S
         of_site("tenures", |site| tenures::work(site).boxed());
     }
     of_site("revivals", |site| buckets::revive(site).boxed());
+    of_site("spare claims", |site| spares::keep(site).boxed());
     of_site("homes", |site| buckets::name_homes(site).boxed());
 }
 

@@ -3,6 +3,9 @@
 //! Clients of two owners claim, use and delete buckets of a few names at all sites, cut off or not; a worker at
 //! each site brings back what a deletion had not seen, as the node's does.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use skerry_base::kv::View;
 use skerry_base::{BucketId, ChunkId, NodeId, SiteId, WallTime};
 use skerry_model::Versioning;
@@ -11,13 +14,14 @@ use skerry_model::bucket::{
     SiteState, SystemKey, document_object,
 };
 use skerry_model::object::Object;
+use skerry_model::space::SpaceError;
 use skerry_model::write::Ask;
 
 use super::clients::Wish;
 use super::{Bucket, Event, World};
 use crate::checkers::{Violation, claims};
 use crate::history::Body;
-use crate::site::Asked;
+use crate::site::{Answer, Asked, lock};
 use crate::trace::Who;
 use skerry_scenario::clock::seconds;
 use skerry_scenario::draw::{Draw, Ppm};
@@ -26,6 +30,9 @@ use skerry_scenario::draw::{Draw, Ppm};
 const NAMES: [&str; 3] = ["photos", "books", "songs"];
 /// Who they are.
 const OWNERS: [&str; 2] = ["anna", "bjorn"];
+
+/// Spare claims written at once.
+const SPARES: usize = 64;
 
 /// What is wanted of a claim.
 #[derive(Debug, Clone)]
@@ -36,6 +43,8 @@ pub(super) enum Claim {
     End(&'static str),
     /// That this bucket exists again: its deletion had not seen what is in it.
     Revive(BucketId),
+    /// That this bucket exists, as its spare claim says: what it had said is lost.
+    Again(BucketId),
     /// That this site is known.
     Enter { joined: u64 },
     /// That this site, the first, keeps the register of names.
@@ -73,6 +82,7 @@ pub(super) fn decide(
             let revivals = bucket::revivals(view, system, wall)?;
             Ok(revivals.into_iter().find(|claimed| claimed.bucket == *bucket))
         }
+        Claim::Again(bucket) => Ok(bucket::missing(view, system, *bucket, wall)?),
         Claim::Enter { joined } => Ok(Some(entered(system, site, *joined, wall))),
         Claim::Register => {
             let known = bucket::register(view, system)?.is_some();
@@ -200,9 +210,38 @@ impl World {
             self.tell(Who::Site(site), format_args!("revives {}", claimed.bucket));
             self.submit_claim((site, None), Claim::Revive(claimed.bucket));
         }
+        self.look_after_spares(site, wall);
         self.keep_metered(site);
         if self.environment.races && !self.resting {
             self.tend_homes(site);
+        }
+    }
+
+    /// As the node's worker does: spares say what claims say, and claims of which all is lost are written again once all others
+    /// have been heard of the system bucket.
+    fn look_after_spares(&mut self, site: usize, wall: WallTime) {
+        let system = self.system;
+        let Some(running) = self.running(site).filter(|running| !running.anew.contains(system)) else {
+            return;
+        };
+        let view = running.store.view();
+        let missing = bucket::found_missing(&view, system, wall).unwrap_or_default();
+        drop(view);
+        let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
+        let members = running.members.clone();
+        store.submit_behind(
+            move |view| {
+                let entries = bucket::spared(view, system, &members, SPARES)?;
+                let entries = entries.iter().map(|entry| skerry_storage::Entry::new(entry.encode()));
+                Ok::<_, SpaceError>(((), entries.collect()))
+            },
+            move |_| lock(&desk).answers.push(Answer::Kept),
+        );
+        self.plan_pump(site);
+        for claimed in missing {
+            self.count("claims written again");
+            self.tell(Who::Site(site), format_args!("writes the claim of {} again", claimed.bucket));
+            self.submit_claim((site, None), Claim::Again(claimed.bucket));
         }
     }
 
@@ -212,10 +251,31 @@ impl World {
         let mut found = claims::check_names(&named);
         let mut used = self.all_buckets();
         used.retain(|id| *id != self.system && self.buckets.iter().all(|bucket| bucket.id != *id));
+        let lost = self.unclaimed();
         for (site, _) in &named {
             let Some(running) = self.running(*site) else { continue };
-            found.extend(claims::check_used(*site, &running.store.view(), self.system, &used));
+            found.extend(claims::check_used(*site, &running.store.view(), self.system, (&used, &lost)));
         }
         found
+    }
+
+    /// Buckets of which all that claims said is lost, and every spare with it.
+    fn unclaimed(&self) -> BTreeSet<BucketId> {
+        let buckets = self.all_buckets();
+        let history = lock(&self.history);
+        let claim = |bucket: &BucketId| {
+            let is_of = |key: &str| matches!(SystemKey::parse(key), Some(SystemKey::Claim { bucket: of, .. }) if of == *bucket);
+            history
+                .writes_of(self.system)
+                .values()
+                .filter(|write| is_of(&write.place.1))
+                .all(|write| write.is_excused())
+        };
+        let spared = (0..self.sites.len()).filter_map(|site| self.running(site)).flat_map(|running| {
+            let missing = bucket::found_missing(&running.store.view(), self.system, WallTime::default());
+            missing.unwrap_or_default().into_iter().map(|claimed| claimed.bucket)
+        });
+        let spared: BTreeSet<BucketId> = spared.collect();
+        buckets.into_iter().filter(|bucket| claim(bucket) && !spared.contains(bucket)).collect()
     }
 }

@@ -16,9 +16,7 @@ use crate::checkers::durability::How;
 use crate::checkers::kept;
 use crate::history::{History, Outcome, Place};
 use crate::ledger::{self, Applied, ApplyRefusal};
-use crate::site::{
-    Answer, Asked, Decided, Deciding, Desk, Fates, Underway, Unwritten, Wrote, left_name, lock, membership,
-};
+use crate::site::{Answer, Asked, Decided, Deciding, Desk, Fates, Underway, Unwritten, Wrote, joined, lock};
 use crate::trace::Who;
 use skerry_storage::Step;
 
@@ -270,11 +268,8 @@ impl World {
             return self.count("joins that wait for a leave");
         }
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
-        let member = Entry::Local { key: membership(bucket).into(), value: Some(vec![1].into()) };
-        // What is left of a former membership stays.
-        let stays = Entry::Local { key: left_name(bucket).into(), value: None };
-        let entries =
-            [member, stays].iter().map(|entry| skerry_storage::Entry::new(entry.encode())).collect();
+        let entries = joined(bucket);
+        let entries = entries.iter().map(|entry| skerry_storage::Entry::new(entry.encode())).collect();
         let joins = Arc::clone(&desk);
         store.submit(
             move |_| {

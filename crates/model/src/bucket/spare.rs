@@ -1,0 +1,123 @@
+//! Spare claims: what the claim of a followed bucket says lies once more in this node's own table.
+//!
+//! Why here: a claim is one record, and all that a bucket has hangs on it. Where the frame of a journal that said it is lost
+//! before it came to any other site, objects would stay for which there is no name, owner or setting. A spare is written in a
+//! later frame than its claim. Hop before: the node's worker that looks after claims; after: [`found_missing`] says which are to
+//! be written again, once all others have been heard of the system bucket.
+//!
+//! Invariants: a spare says only what a record of the system bucket said here, so a claim of which there is nothing was lost and
+//! never deleted; it goes with the membership, and when the bucket is deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use skerry_base::codec::{self, Versioned};
+use skerry_base::kv::{Table, View};
+use skerry_base::{BucketId, WallTime};
+
+use super::claim::{ClaimDocument, ClaimState, Claimed, all_claims};
+use super::system::SystemKey;
+use crate::entry::Entry;
+use crate::space::{self, SpaceError};
+
+const PREFIX: &[u8] = b"model/claim/";
+
+/// The claim, and in which system bucket it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Spare {
+    system: BucketId,
+    claim: ClaimDocument,
+}
+
+impl Versioned for Spare {
+    const NAME: &'static str = "spare claim";
+    const VERSION: u8 = 1;
+}
+
+fn name(bucket: BucketId) -> Bytes {
+    [PREFIX, &bucket.0].concat().into()
+}
+
+fn spares(view: &dyn View, system: BucketId) -> Result<BTreeMap<BucketId, ClaimDocument>, SpaceError> {
+    let mut found = BTreeMap::new();
+    let mut bad = None;
+    view.scan_prefix(Table::Local, PREFIX, &mut |_, value| match codec::decode::<Spare>(value) {
+        Ok(spare) => {
+            if spare.system == system {
+                found.insert(spare.claim.bucket, spare.claim);
+            }
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            bad = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    bad.map_or(Ok(found), |error| Err(error.into()))
+}
+
+/// The entries that bring the spares of followed buckets up to what claims say, at most so many; none when they are.
+pub fn spared(
+    view: &dyn View,
+    system: BucketId,
+    followed: &BTreeSet<BucketId>,
+    max: usize,
+) -> Result<Vec<Entry>, SpaceError> {
+    let had = spares(view, system)?;
+    let mut entries = Vec::new();
+    for claim in all_claims(view, system)? {
+        let bucket = claim.bucket;
+        let is_kept = claim.state == ClaimState::Live && followed.contains(&bucket);
+        if is_kept && had.get(&bucket) != Some(&claim) {
+            let value = Some(codec::encode(&Spare { system, claim }).into());
+            entries.push(Entry::Local { key: name(bucket), value });
+        } else if !is_kept && had.contains_key(&bucket) {
+            entries.push(not_spared(bucket));
+        }
+    }
+    entries.truncate(max);
+    Ok(entries)
+}
+
+/// The entry that forgets the spare of a bucket, if there is one: it is followed no more.
+pub fn not_spared(bucket: BucketId) -> Entry {
+    Entry::Local { key: name(bucket), value: None }
+}
+
+/// The claims to be written again: of buckets with a spare, and without anything that a claim of theirs said.
+pub fn found_missing(view: &dyn View, system: BucketId, wall: WallTime) -> Result<Vec<Claimed>, SpaceError> {
+    let mut missing = Vec::new();
+    for claim in spares(view, system)?.into_values() {
+        missing.extend(written_again(view, system, &claim, wall)?);
+    }
+    Ok(missing)
+}
+
+/// The same of one bucket.
+pub fn missing(
+    view: &dyn View,
+    system: BucketId,
+    bucket: BucketId,
+    wall: WallTime,
+) -> Result<Option<Claimed>, SpaceError> {
+    let Some(bytes) = view.get(Table::Local, &name(bucket))? else { return Ok(None) };
+    let spare = codec::decode::<Spare>(&bytes)?;
+    if spare.system == system { written_again(view, system, &spare.claim, wall) } else { Ok(None) }
+}
+
+fn written_again(
+    view: &dyn View,
+    system: BucketId,
+    claim: &ClaimDocument,
+    wall: WallTime,
+) -> Result<Option<Claimed>, SpaceError> {
+    let key = SystemKey::Claim { name: claim.name.clone(), bucket: claim.bucket }.to_string();
+    let is_missing = space::heads(view, system, &key)?.is_empty();
+    Ok(is_missing.then(|| Claimed::new(claim, wall)))
+}
+
+#[cfg(test)]
+#[path = "spare_tests.rs"]
+mod tests;
