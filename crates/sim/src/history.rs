@@ -168,12 +168,13 @@ impl History {
         seen
     }
 
-    /// What a write with this context has seen: the same, and what was erased there that the context covers
-    /// (contexts name origins, so they cover what their origin erased before).
+    /// What a write with this context has seen: the same, and what was erased there or elsewhere that the context covers
+    /// (contexts name origins, so they cover what their origin erased before; a journal that rots may have that again).
     pub fn seen_by(&self, site: usize, place: &Place, context: &Vector) -> BTreeSet<Dot> {
         let mut seen = self.seen_at(site, place);
         let held = self.held_at(site, place);
-        seen.extend(held.dead().iter().filter(|dot| context.covers(**dot)));
+        let erased = self.of(place).filter_map(verdict::target);
+        seen.extend(held.dead().iter().copied().chain(erased).filter(|dot| context.covers(*dot)));
         seen
     }
 
@@ -362,8 +363,14 @@ impl History {
         }
     }
 
-    /// A disk has lost part of its journal: what a start found of each bucket is all that there is.
-    pub fn lost_part(&mut self, site: usize, found: &BTreeMap<BucketId, BTreeSet<Dot>>) {
+    /// A disk has lost part of its journal: what a start found of each bucket is all that there is. A put that is there and cannot
+    /// be read was erased, though what erased it may have gone since.
+    pub fn lost_part(
+        &mut self,
+        site: usize,
+        found: &BTreeMap<BucketId, BTreeSet<Dot>>,
+        is_readable: impl Fn(&Place, Dot) -> bool,
+    ) {
         let before = self.remember(site);
         let mut memory = Memory::default();
         let none = BTreeSet::new();
@@ -371,7 +378,21 @@ impl History {
             let stored = found.get(&place.0).unwrap_or(&none);
             memory.merge(before.found_of(place, stored, self.writes_of(place.0)));
         }
+        memory.take_back();
+        let is_put = |place: &Place, dot| self.write(place.0, dot).is_some_and(verdict::is_put);
+        memory.bury(|place, dot| is_put(place, dot) && !is_readable(place, dot));
         self.set_back(site, memory);
+    }
+
+    /// A member that lost part of its journal has heard all others: what none that follows the bucket has is lost, though a single
+    /// read may have brought it to another site.
+    pub fn excuse_read_once(&mut self, bucket: BucketId, members: &[usize]) {
+        let memories: Vec<&Memory> = members.iter().filter_map(|site| self.memories.get(*site)).collect();
+        let writes = self.writes.get_mut(&bucket).into_iter().flat_map(Writes::values_mut);
+        for write in writes.filter(|write| write.outcome == Outcome::Acknowledged) {
+            let held = |memory: &&Memory| memory.knows(&write.place, write.dot);
+            write.excuse.set_back |= !memories.iter().any(held);
+        }
     }
 
     /// The act took what was on that disk and is nowhere else now. What had gone everywhere before, because of

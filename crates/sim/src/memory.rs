@@ -90,6 +90,20 @@ impl Memory {
         Self([(place.clone(), held)].into())
     }
 
+    /// Vectors were taken back: what had been removed on another site's word is known as gone no more, and may come again.
+    pub(crate) fn take_back(&mut self) {
+        self.0.values_mut().for_each(|held| held.dropped.clear());
+    }
+
+    /// What lives and is dead all the same.
+    pub(crate) fn bury(&mut self, is_dead: impl Fn(&Place, Dot) -> bool) {
+        for (place, held) in &mut self.0 {
+            let dead: Vec<Dot> = held.alive.iter().copied().filter(|dot| is_dead(place, *dot)).collect();
+            held.alive.retain(|dot| !dead.contains(dot));
+            held.dead.extend(dead);
+        }
+    }
+
     /// The records of other keys as well.
     pub(crate) fn merge(&mut self, other: Self) {
         self.0.extend(other.0);

@@ -44,8 +44,8 @@ fn check_conflicts(history: &History, place: &Place, site: usize, shown: &Shown)
     let visible = |write: &&&crate::history::Write| {
         Some(write.dot) == shown.current || shown.listed.contains(&write.dot)
     };
-    // What a tombstone had killed that all have forgotten may be found, and need not.
-    for head in heads.iter().filter(|head| verdict::is_put(head) && !head.excuse.retired) {
+    // What a tombstone had killed that all have forgotten, or what was lost, may be found, and need not.
+    for head in heads.iter().filter(|head| verdict::is_put(head) && !head.is_excused()) {
         let said_elsewhere = heads.iter().filter(visible).any(|other| other.said == head.said);
         if !visible(&head) && !said_elsewhere && shown.unlisted == 0 {
             let what = format!("{place:?} {} lost a conflict and is not listed", head.dot);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use skerry_base::BucketId;
 use skerry_base::kv::View;
+use skerry_base::{BucketId, WallTime};
 use skerry_model::bucket::{self, Resolved};
 use skerry_model::space;
 
@@ -28,12 +28,27 @@ pub fn check_names(named: &[(usize, Vec<Resolved>)]) -> Vec<Violation> {
     found
 }
 
-/// A bucket with a visible key was not deleted, or was brought back.
-pub fn check_used(site: usize, view: &dyn View, system: BucketId, claimed: &[BucketId]) -> Vec<Violation> {
+/// A bucket with a visible key was not deleted, or was brought back; unless not all came that its deletion had seen, which backups
+/// may have taken (then an hour goes by first), or its claim is lost for good.
+pub fn check_used(
+    site: usize,
+    view: &dyn View,
+    system: BucketId,
+    (claimed, lost): (&[BucketId], &BTreeSet<BucketId>),
+) -> Vec<Violation> {
     let living: BTreeSet<BucketId> = bucket::list_buckets(view, system, None)
         .map(|found| found.into_iter().map(|found| found.claim.bucket).collect())
         .unwrap_or_default();
+    let gone = bucket::deleted_buckets(view, system).unwrap_or_default();
     let used = |bucket: &&BucketId| space::sums(view, **bucket).is_ok_and(|sums| sums.keys > 0);
-    let lost = claimed.iter().filter(used).filter(|bucket| !living.contains(bucket));
-    lost.map(|bucket| Violation::at(NAME, site, format!("{bucket} holds keys and does not exist"))).collect()
+    let is_back = |bucket: BucketId| {
+        let revival =
+            |name: &String| bucket::revival(view, system, (name, bucket), (WallTime::default(), false));
+        gone.get(&bucket).is_none_or(|name| !matches!(revival(name), Ok(None)))
+    };
+    let unknown = claimed.iter().filter(used).filter(|bucket| !living.contains(bucket));
+    unknown
+        .filter(|bucket| !lost.contains(bucket) && is_back(**bucket))
+        .map(|bucket| Violation::at(NAME, site, format!("{bucket} holds keys and does not exist")))
+        .collect()
 }

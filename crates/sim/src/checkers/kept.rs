@@ -1,4 +1,5 @@
-//! What a site lets go of on the word of a feed is dead here: what killed it is here by then, or was retired.
+//! What a site lets go of on the word of a feed is dead here: what killed it is here by then, or was retired, or lost where it
+//! had killed.
 //!
 //! Judged at the commit that lets it go. Later the killer comes anyhow; until then readers would see an older version, or
 //! none, and if its few holders burn the site has given a version away for one that nobody has.
@@ -20,9 +21,9 @@ pub fn check(history: &History, site: usize, bucket: BucketId, dropped: &[Dot]) 
     too_early.map(|write| Violation::at(NAME, site, what(write))).collect()
 }
 
-/// Whether nothing that is here or was retired ends it.
+/// Whether nothing that is here, was retired or was lost ends it.
 fn lives(history: &History, site: usize, write: &Write) -> bool {
     let writes = history.writes_of(write.place.0);
-    let retired = |other: &Write| other.excuse.retired && verdict::kills(other, write, writes);
-    history.held_at(site, &write.place).alive().contains(&write.dot) && !history.of(&write.place).any(retired)
+    let gone = |other: &Write| other.is_excused() && verdict::kills(other, write, writes);
+    history.held_at(site, &write.place).alive().contains(&write.dot) && !history.of(&write.place).any(gone)
 }

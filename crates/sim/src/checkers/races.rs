@@ -20,9 +20,19 @@ pub struct Races {
 }
 
 impl Races {
-    /// A conditional operation was answered as done.
-    pub fn won(&mut self, site: usize, place: &Place, expected: &Expected, dot: Dot) -> Option<Violation> {
-        let first = *self.wins.entry((place.clone(), expected.clone())).or_insert(dot);
+    /// A conditional operation was answered as done. Who won before counts as long as that was not lost, with a backup or a journal
+    /// that rots.
+    pub fn won(
+        &mut self,
+        site: usize,
+        (place, expected, dot): (&Place, &Expected, Dot),
+        is_lost: impl Fn(Dot) -> bool,
+    ) -> Option<Violation> {
+        let winner = self.wins.entry((place.clone(), expected.clone())).or_insert(dot);
+        if is_lost(*winner) {
+            *winner = dot;
+        }
+        let first = *winner;
         let what = format!("{place:?}: {dot} won from {expected:?}, as {first} had");
         (first != dot).then(|| Violation::at("races", site, what))
     }

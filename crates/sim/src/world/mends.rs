@@ -17,9 +17,10 @@ use skerry_model::space;
 
 use super::{Death, Event, World};
 use crate::checkers::Violation;
+use crate::history::Place;
 use crate::ledger::Reading;
 use crate::site::{Answer, lock};
-use crate::standing::Standing;
+use crate::standing::{Standing, is_readable};
 use crate::trace::Who;
 use skerry_scenario::clock::{millis, seconds};
 
@@ -68,8 +69,9 @@ impl World {
                 Err(error) => return self.violated(Violation::at("recovery", site, error.to_string())),
             }
         }
+        let is_readable = |place: &Place, dot| is_readable(&view, place, dot).unwrap_or(true);
+        lock(&self.history).lost_part(site, &found, is_readable);
         drop(view);
-        lock(&self.history).lost_part(site, &found);
         self.scopes.lose(site);
         self.own_writes.set_back(site);
         self.shows_nothing(site);
@@ -167,6 +169,12 @@ impl World {
     pub(super) fn is_whole(&mut self, site: usize, bucket: BucketId) {
         self.count("buckets that are whole again");
         self.tell(Who::Site(site), format_args!("has all of {bucket} again"));
+        let follows = |place: &crate::site::Site| {
+            place.running.as_ref().is_none_or(|running| running.members.contains(&bucket))
+        };
+        let members: Vec<usize> =
+            self.sites.iter().enumerate().filter(|(_, place)| follows(place)).map(|(at, _)| at).collect();
+        lock(&self.history).excuse_read_once(bucket, &members);
         if let Some(running) = self.sites.get_mut(site).and_then(|place| place.running.as_mut()) {
             running.anew.end(bucket);
         }

@@ -281,7 +281,10 @@ impl World {
         if expected.is_none() && (self.environment.histories || place.1 == BOTH) {
             return;
         }
-        let twice = self.races.won(site, place, &expected, dot);
+        let history = lock(&self.history);
+        let is_lost = |dot| history.write(place.0, dot).is_some_and(|write| write.excuse.set_back);
+        let twice = self.races.won(site, (place, &expected, dot), is_lost);
+        drop(history);
         twice.into_iter().for_each(|violation| self.violated(violation));
     }
 }
