@@ -5,7 +5,7 @@ use skerry_gateway::service::{PinAct, PinRequest};
 use super::world::{TestWorld, noise};
 
 /// What a site of one node does by itself.
-const WORKERS: [&str; 25] = [
+const WORKERS: [&str; 26] = [
     "circuits",
     "clones",
     "collector",
@@ -27,6 +27,7 @@ const WORKERS: [&str; 25] = [
     "revivals",
     "roster",
     "scrub",
+    "spare claims",
     "tombstones",
     "trim",
     "undecided writes",
