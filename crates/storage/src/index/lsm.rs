@@ -44,6 +44,8 @@ const OPEN_FILES: usize = 64;
 /// Runs that are merged at once. More than the library's four, because a memtable is small: merged too often, the level below
 /// would be written again and again. Each costs every scan.
 const RUNS_MERGED: u8 = 12;
+/// The first level is folded into one run while what lies below it, and would be written again, is so many times as large.
+const FOLDED: u64 = 3;
 /// A memtable that takes so many tenths of what all may take is flushed: the larger the runs, the less often the level below is
 /// written again. The rest is for what comes while it is flushed.
 const ROTATED_AT: u64 = 7;
@@ -399,7 +401,9 @@ impl Lsm {
             }
             let flushed_before = self.flushed_before.load(Ordering::Relaxed);
             let releases = self.oldest() >= flushed_before;
-            let merged = self.merge(&one, self.strategy.clone())? || self.drop_deletes(&one)?;
+            let merged = self.fold(&one)?
+                || self.merge(&one, self.strategy.clone(), None)?
+                || self.drop_deletes(&one)?;
             if merged {
                 self.compaction_due.store(true, Ordering::Relaxed);
                 // What was flushed meanwhile is not let go of by this.
@@ -438,15 +442,33 @@ impl Lsm {
         self.has_many_runs() && !is_refused() && (self.compaction_due.load(Ordering::Relaxed) || is_made())
     }
 
+    /// Merges the runs of the first level with each other where the next one is much larger: of small runs (a collector flushes to
+    /// give space back) twelve say little, and it would be written again for each twelve. The library puts what it has merged in
+    /// front of what was flushed meanwhile, which is newer: none is.
+    fn fold(&self, one: &MutexGuard<'_, ()>) -> Result<bool, StorageError> {
+        let version = self.shared.tree.current_version();
+        let (first, mut below) = (version.l0(), version.iter_levels().skip(1).map(|level| level.size()));
+        let is_due = first.table_count() >= usize::from(RUNS_MERGED)
+            && first.size() * FOLDED < below.find(|size| *size > 0).unwrap_or(0);
+        if !is_due {
+            return Ok(false);
+        }
+        let no_flush = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.merge(one, Arc::new(PullDown(0, 0)), Some(no_flush))
+    }
+
     /// Merges what this chooses; whether it chose anything.
     fn merge(
         &self,
         one: &MutexGuard<'_, ()>,
         strategy: Arc<dyn CompactionStrategy + Send + Sync>,
+        no_flush: Option<MutexGuard<'_, ()>>,
     ) -> Result<bool, StorageError> {
         let tree = &self.shared.tree;
         let (before, first) = (tree.current_version().id(), tree.next_table_id());
-        if let Err(error) = tree.compact(strategy, self.oldest()).map_err(failed) {
+        let merged = tree.compact(strategy, self.oldest()).map_err(failed);
+        drop(no_flush);
+        if let Err(error) = merged {
             self.refusals().merges += u32::from(matches!(error, StorageError::Io { .. }));
             self.unmergeable.store(matches!(error, StorageError::Index(_)), Ordering::Relaxed);
             self.note_left(first);
@@ -472,7 +494,7 @@ impl Lsm {
         if (self.room)() < pull.bytes + 2 * self.rotate_at {
             return Ok(false);
         }
-        let merged = self.merge(one, Arc::new(PullDown(pull.from, pull.to)))?;
+        let merged = self.merge(one, Arc::new(PullDown(pull.from, pull.to)), None)?;
         if usize::from(pull.to) + 1 == levels.len() {
             let left = self.levels().last().map_or(0, |level| level.deletes);
             self.kept.store(left, Ordering::Relaxed);

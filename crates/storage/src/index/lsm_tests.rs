@@ -620,3 +620,109 @@ fn packed_blocks_and_others_are_read_by_both() {
     });
     assert!(sizes[0] * 2 < sizes[1], "{sizes:?}");
 }
+
+/// One row as the last of these runs says it.
+fn value_of(index: &Lsm, mark: u64) -> Vec<u8> {
+    let key = format!("photos/2026/{mark:024}");
+    index.read().get(Table::Current, key.as_bytes()).unwrap().unwrap().to_vec()
+}
+
+/// So many rows in the last level.
+fn filled(folder: &std::path::Path, rows: u64) -> Lsm {
+    let index = opened(folder);
+    for mark in 0..rows {
+        apply(&index, mark);
+        index.tend(None).unwrap();
+    }
+    index.checkpoint(None).unwrap();
+    index.shared.tree.major_compact(64 << 20, index.oldest()).unwrap();
+    index
+}
+
+/// One run that says the same of each hundredth of so many rows.
+fn small_run(index: &Lsm, rows: u64, says: u8, mark: u64) {
+    let mut batch = Batch::default();
+    for row in (0..rows).step_by(100) {
+        batch.put(Table::Current, format!("photos/2026/{row:024}").into_bytes(), vec![says; 90]);
+    }
+    index.apply(&batch.writes, mark).unwrap();
+    index.checkpoint(None).unwrap();
+}
+
+fn below(index: &Lsm) -> Vec<u64> {
+    let version = index.shared.tree.current_version();
+    version.iter_levels().skip(1).flat_map(|level| level.list_ids()).collect()
+}
+
+/// Each merge with the level below writes that again.
+#[test]
+fn small_runs_are_merged_with_each_other_while_the_level_below_is_much_larger() {
+    const ROWS: u64 = 20_000;
+    let folder = tempfile::tempdir().unwrap();
+    let index = filled(folder.path(), ROWS);
+    let (runs, before) = (|| index.shared.tree.l0_run_count(), below(&index));
+    assert_eq!(runs(), 0);
+    let mut said = 0;
+    let mut say = |count: u8| {
+        for _ in 0..count {
+            said += 1;
+            small_run(&index, ROWS, said, ROWS + u64::from(said));
+            index.merge_due().unwrap();
+        }
+    };
+    say(11);
+    assert_eq!(runs(), 11);
+    say(1);
+    assert_eq!((runs(), below(&index)), (1, before.clone()), "folded, and nothing else is written again");
+    assert_eq!(value_of(&index, 700), [12; 90], "the newest holds");
+    say(11);
+    assert_eq!((runs(), below(&index)), (1, before.clone()));
+    assert_eq!(value_of(&index, 700), [23; 90]);
+    assert_eq!(value_of(&index, 701), [701_u64 as u8; 90], "the others are as they were");
+    // What is not small any more goes down.
+    for mark in 0..ROWS {
+        apply(&index, mark);
+        index.tend(None).unwrap();
+    }
+    assert_ne!(below(&index), before);
+    assert_eq!(value_of(&index, 700), [700_u64 as u8; 90]);
+    drop(index);
+    assert_eq!(value_of(&opened(folder.path()), 9), [9; 90]);
+}
+
+/// The library puts what it has merged in front of what is flushed meanwhile: here are short runs, while long ones are merged.
+#[test]
+fn what_is_flushed_while_runs_are_merged_with_each_other_is_newer() {
+    const ROWS: u64 = 100_000;
+    let folder = tempfile::tempdir().unwrap();
+    let index = filled(folder.path(), ROWS);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let wrong = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                index.merge_due().unwrap();
+            }
+        });
+        let short = |mark: u64| mark % 60 > 10;
+        let wrong = (0..300_u64).find(|&mark| {
+            if !short(mark) {
+                small_run(&index, ROWS, mark as u8, ROWS + mark);
+                return false;
+            }
+            let mut batch = Batch::default();
+            batch.put(
+                Table::Current,
+                format!("photos/2026/{:024}", 100 * mark).into_bytes(),
+                vec![mark as u8; 90],
+            );
+            index.apply(&batch.writes, ROWS + mark).unwrap();
+            index.checkpoint(None).unwrap();
+            // What is read is remembered, so each row once, and a moment later.
+            let before = mark - 3;
+            short(before) && value_of(&index, 100 * before) != [before as u8; 90]
+        });
+        is_over.store(true, Ordering::Relaxed);
+        wrong
+    });
+    assert_eq!(wrong, None);
+}
