@@ -3,7 +3,8 @@
 //! A record that only kills may be dropped when every member's vector covers it *and everything that it kills*:
 //! whatever it would have killed is then refused by the vectors alone. To cover the record is not enough; what
 //! it covers may still be on its way to somebody. A tombstone that covers a living version (a kept loser, an
-//! enabled version) stays: it is what hides it. Delete markers are versions that clients see, and stay.
+//! enabled version) stays: it is what hides it. Delete markers are versions that clients see, and stay. So does what killed a spent
+//! version that stays.
 //!
 //! So does a delete that the bucket's home decided, until a later write ends it: it goes before puts that had not seen
 //! it, and hides them as long as they live. Which of those are still on their way to somebody no vector says (their
@@ -12,6 +13,7 @@
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Vector};
 
+use crate::merge::kills;
 use crate::record::{Record, Statement, Versioning};
 use crate::space::{self, SpaceError, State};
 
@@ -93,11 +95,11 @@ fn of_key(
     dots: &mut Vec<Dot>,
 ) -> Result<(), SpaceError> {
     let state = State::load(view, bucket, key)?;
-    let mut tombstones = Vec::new();
+    let (mut going, mut tombstones) = (Vec::new(), Vec::new());
     for stored in state.active.iter().filter(|stored| settled.holds(&stored.record)) {
         match &stored.record.statement {
             Statement::Note { .. } => {}
-            _ if stored.remembered => dots.push(stored.record.dot),
+            _ if stored.remembered => going.push(stored.record.as_ref()),
             Statement::Delete
                 if stored.record.versioning == Versioning::Off && stored.record.home.is_none() =>
             {
@@ -106,12 +108,28 @@ fn of_key(
             _ => {}
         }
     }
-    if tombstones.is_empty() {
-        return Ok(());
+    if !tombstones.is_empty() {
+        space::for_each_alive(view, bucket, key, &mut |living| {
+            tombstones.retain(|tombstone| !tombstone.context.covers(living.dot));
+        })?;
     }
-    space::for_each_alive(view, bucket, key, &mut |living| {
-        tombstones.retain(|tombstone| !tombstone.context.covers(living.dot));
-    })?;
-    dots.extend(tombstones.into_iter().map(|tombstone| tombstone.dot));
+    going.append(&mut tombstones);
+    let spent = state.active.iter().filter(|stored| stored.remembered && stored.record.is_version());
+    keep_killers(&mut going, spent.map(|stored| stored.record.as_ref()).collect());
+    dots.extend(going.into_iter().map(|record| record.dot));
     Ok(())
+}
+
+/// What keeps a spent version dead stays as long as that does: who takes everything anew, or is new, would be given it and nothing
+/// that kills it.
+fn keep_killers(going: &mut Vec<&Record>, spent: Vec<&Record>) {
+    loop {
+        let before = going.len();
+        let staying: Vec<&Record> =
+            spent.iter().copied().filter(|spent| going.iter().all(|gone| gone.dot != spent.dot)).collect();
+        going.retain(|killer| !staying.iter().any(|spent| kills(killer, spent)));
+        if going.len() == before {
+            return;
+        }
+    }
 }

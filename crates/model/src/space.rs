@@ -89,3 +89,6 @@ pub enum Verdict {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod retire_tests;

@@ -61,11 +61,12 @@ pub fn shows(history: &History, place: &Place, shown: Option<Dot>, held: &Held) 
     admits(&held.heads(history.writes_of(place.0)), shown)
 }
 
-/// Of these heads a site shows the best of those that are kept everywhere, or a retired one that goes before it. Each site
-/// drops those for itself, and takes them again from who has not, so that any of them may be there and any not.
+/// Of these heads a site shows the best of those that are kept everywhere, or one that was retired, or lost, and goes before it. Each
+/// site drops retired ones for itself, and takes them again from who has not; what was lost may lie where nobody counts it: any of
+/// them may be there and any not.
 fn admits(heads: &[&Write], shown: Option<Dot>) -> bool {
-    let kept = heads.iter().filter(|write| !write.excuse.retired).max_by_key(|write| rank(write));
-    let lingers = |write: &&&Write| write.excuse.retired && kept.is_none_or(|kept| rank(kept) < rank(write));
+    let kept = heads.iter().filter(|write| !write.is_excused()).max_by_key(|write| rank(write));
+    let lingers = |write: &&&Write| write.is_excused() && kept.is_none_or(|kept| rank(kept) < rank(write));
     shown == kept.map(|write| write.dot) || heads.iter().filter(lingers).any(|write| shown == Some(write.dot))
 }
 

@@ -40,22 +40,15 @@ fn name(bucket: BucketId) -> Bytes {
     [PREFIX, &bucket.0].concat().into()
 }
 
+/// What cannot be read, as of a later release, is as if it were not there.
 fn spares(view: &dyn View, system: BucketId) -> Result<BTreeMap<BucketId, ClaimDocument>, SpaceError> {
     let mut found = BTreeMap::new();
-    let mut bad = None;
-    view.scan_prefix(Table::Local, PREFIX, &mut |_, value| match codec::decode::<Spare>(value) {
-        Ok(spare) => {
-            if spare.system == system {
-                found.insert(spare.claim.bucket, spare.claim);
-            }
-            ControlFlow::Continue(())
-        }
-        Err(error) => {
-            bad = Some(error);
-            ControlFlow::Break(())
-        }
+    view.scan_prefix(Table::Local, PREFIX, &mut |_, value| {
+        let spare = codec::decode::<Spare>(value).ok().filter(|spare| spare.system == system);
+        found.extend(spare.map(|spare| (spare.claim.bucket, spare.claim)));
+        ControlFlow::Continue(())
     })?;
-    bad.map_or(Ok(found), |error| Err(error.into()))
+    Ok(found)
 }
 
 /// The entries that bring the spares of followed buckets up to what claims say, at most so many; none when they are.
@@ -66,9 +59,13 @@ pub fn spared(
     max: usize,
 ) -> Result<Vec<Entry>, SpaceError> {
     let had = spares(view, system)?;
-    let mut entries = Vec::new();
+    let (mut entries, mut looked) = (Vec::new(), BTreeSet::new());
     for claim in all_claims(view, system)? {
         let bucket = claim.bucket;
+        // An id is made of its name; one that is claimed under two is somebody's mischief.
+        if !looked.insert(bucket) {
+            continue;
+        }
         let is_kept = claim.state == ClaimState::Live && followed.contains(&bucket);
         if is_kept && had.get(&bucket) != Some(&claim) {
             let value = Some(codec::encode(&Spare { system, claim }).into());
@@ -102,9 +99,12 @@ pub fn missing(
     bucket: BucketId,
     wall: WallTime,
 ) -> Result<Option<Claimed>, SpaceError> {
-    let Some(bytes) = view.get(Table::Local, &name(bucket))? else { return Ok(None) };
-    let spare = codec::decode::<Spare>(&bytes)?;
-    if spare.system == system { written_again(view, system, &spare.claim, wall) } else { Ok(None) }
+    let bytes = view.get(Table::Local, &name(bucket))?;
+    let spare = bytes.and_then(|bytes| codec::decode::<Spare>(&bytes).ok());
+    match spare.filter(|spare| spare.system == system) {
+        Some(spare) => written_again(view, system, &spare.claim, wall),
+        None => Ok(None),
+    }
 }
 
 fn written_again(

@@ -87,6 +87,17 @@ fn a_spare_goes_with_the_membership_and_belongs_to_one_federation() {
 }
 
 #[test]
+fn a_spare_that_cannot_be_read_is_written_anew() {
+    let mut oslo = Site::new(1, "oslo");
+    let photos = oslo.create("photos", "anna");
+    oslo.spares(&[photos]);
+    oslo.apply(&Entry::Local { key: name(photos), value: Some(Bytes::from_static(&[9, 9])) });
+    assert!(oslo.mend().is_empty());
+    assert!(missing(&oslo.tables, system(), photos, WallTime(9)).unwrap().is_none());
+    assert_eq!((oslo.spares(&[photos]), oslo.spares(&[photos])), (1, 0));
+}
+
+#[test]
 fn so_many_at_once() {
     let mut oslo = Site::new(1, "oslo");
     let all: BTreeSet<BucketId> = (0..5).map(|n| oslo.create(&format!("bucket-{n}"), "anna")).collect();

@@ -37,15 +37,20 @@ pub(super) async fn keep(site: Arc<Site>) {
         let now = (site.changes.system_count(), site.memberships());
         // While all is begun anew nobody knows yet what is missing.
         let is_due = seen.as_ref() != Some(&now) && site.check_whole(site.system).is_ok();
+        let (begun, mut is_done) = (site.clock.now(), true);
         if is_due {
-            let begun = site.clock.now();
             match look(&site, &now.1).await {
                 Ok(()) => seen = Some(now),
-                Err(error) => tracing::warn!(%error, "spare claims were not looked after; it is tried again"),
+                Err(error) => {
+                    is_done = false;
+                    tracing::warn!(%error, "spare claims were not looked after; it is tried again");
+                }
             }
-            rest((site.clock.now().since(begun) * SHARE).clamp(REST.0, REST.1)).await;
         }
-        if !again(&mut changes, is_due && seen.is_some()).await {
+        // Also where nothing was due: each write wakes it.
+        let took = site.clock.now().since(begun);
+        rest((took * SHARE).clamp(REST.0, REST.1)).await;
+        if !again(&mut changes, is_done).await {
             return;
         }
     }
