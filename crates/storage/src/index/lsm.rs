@@ -46,6 +46,8 @@ const OPEN_FILES: usize = 64;
 const RUNS_MERGED: u8 = 12;
 /// The first level is folded into one run while what lies below it, and would be written again, is so many times as large.
 const FOLDED: u64 = 3;
+/// And no larger than so many full memtables: flushes wait for it.
+const FOLDED_MOST: u64 = 4;
 /// A memtable that takes so many tenths of what all may take is flushed: the larger the runs, the less often the level below is
 /// written again. The rest is for what comes while it is flushed.
 const ROTATED_AT: u64 = 7;
@@ -448,7 +450,9 @@ impl Lsm {
     fn fold(&self, one: &MutexGuard<'_, ()>) -> Result<bool, StorageError> {
         let version = self.shared.tree.current_version();
         let (first, mut below) = (version.l0(), version.iter_levels().skip(1).map(|level| level.size()));
-        let is_due = first.table_count() >= usize::from(RUNS_MERGED)
+        // One run is left, however many tables it has.
+        let is_due = first.run_count() >= usize::from(RUNS_MERGED)
+            && first.size() <= FOLDED_MOST * self.rotate_at
             && first.size() * FOLDED < below.find(|size| *size > 0).unwrap_or(0);
         if !is_due {
             return Ok(false);

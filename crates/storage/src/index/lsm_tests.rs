@@ -679,6 +679,11 @@ fn small_runs_are_merged_with_each_other_while_the_level_below_is_much_larger() 
     assert_eq!((runs(), below(&index)), (1, before.clone()));
     assert_eq!(value_of(&index, 700), [23; 90]);
     assert_eq!(value_of(&index, 701), [701_u64 as u8; 90], "the others are as they were");
+    // What was folded is one run, and is not folded again for itself.
+    let version = index.shared.tree.current_version().id();
+    index.compaction_due.store(true, Ordering::Relaxed);
+    index.merge_due().unwrap();
+    assert_eq!(index.shared.tree.current_version().id(), version);
     // What is not small any more goes down.
     for mark in 0..ROWS {
         apply(&index, mark);
@@ -690,6 +695,15 @@ fn small_runs_are_merged_with_each_other_while_the_level_below_is_much_larger() 
     assert_eq!(value_of(&opened(folder.path()), 9), [9; 90]);
 }
 
+/// The other thread ends also where this one panics.
+struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The library puts what it has merged in front of what is flushed meanwhile: here are short runs, while long ones are merged.
 #[test]
 fn what_is_flushed_while_runs_are_merged_with_each_other_is_newer() {
@@ -698,13 +712,14 @@ fn what_is_flushed_while_runs_are_merged_with_each_other_is_newer() {
     let index = filled(folder.path(), ROWS);
     let is_over = std::sync::atomic::AtomicBool::new(false);
     let wrong = std::thread::scope(|scope| {
+        let _ends = Ends(&is_over);
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 index.merge_due().unwrap();
             }
         });
         let short = |mark: u64| mark % 60 > 10;
-        let wrong = (0..300_u64).find(|&mark| {
+        (0..300_u64).find(|&mark| {
             if !short(mark) {
                 small_run(&index, ROWS, mark as u8, ROWS + mark);
                 return false;
@@ -720,9 +735,7 @@ fn what_is_flushed_while_runs_are_merged_with_each_other_is_newer() {
             // What is read is remembered, so each row once, and a moment later.
             let before = mark - 3;
             short(before) && value_of(&index, 100 * before) != [before as u8; 90]
-        });
-        is_over.store(true, Ordering::Relaxed);
-        wrong
+        })
     });
     assert_eq!(wrong, None);
 }
