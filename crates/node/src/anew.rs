@@ -116,7 +116,8 @@ pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start)
     let is_alone = forgotten.is_empty() && !sites.iter().any(is_other);
     let members = members(&view).map_err(unreadable)?;
     // A membership may be among what was lost.
-    let followed = space::followed_whole(&view).map_err(unreadable)?;
+    let mut followed = space::followed_whole(&view).map_err(unreadable)?;
+    followed.extend(model::spared_buckets(&view, start.system).map_err(unreadable)?);
     let vouched = space::vouched(&view).map_err(unreadable)?;
     drop(view);
     if is_alone {

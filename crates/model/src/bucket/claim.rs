@@ -15,6 +15,7 @@ use skerry_base::{BucketId, Dot, SiteId, Vector, WallTime};
 use super::home::{HomeDocument, home};
 use super::name::{NameError, SITE_SEPARATOR, check_name};
 use super::seen::{self, Blocks, Seen};
+use super::spare;
 use super::system::{SystemKey, document, document_object, each_document};
 use super::{BucketConfig, incarnation};
 use crate::merge::Rank;
@@ -289,9 +290,14 @@ pub fn new_claim(
     }
     let deleted = claims_on(view, system, new.name)?;
     let last_delete = deleted.iter().max_by_key(|found| found.rank).map(|found| found.dot);
+    let bucket = incarnation(new.name, new.owner, last_delete);
+    // Its claim was lost here, and who makes it again means the one that was.
+    if let Some(claim) = spare::lost(view, system, bucket)? {
+        return Ok(claim);
+    }
     Ok(ClaimDocument {
         name: new.name.into(),
-        bucket: incarnation(new.name, new.owner, last_delete),
+        bucket,
         owner: new.owner.into(),
         created: wall,
         site: new.site,

@@ -51,12 +51,11 @@ fn spares(view: &dyn View, system: BucketId) -> Result<BTreeMap<BucketId, ClaimD
     Ok(found)
 }
 
-/// The entries that bring the spares of followed buckets up to what claims say, at most so many; none when they are.
+/// The entries that bring the spares of followed buckets up to what claims say; none when they are.
 pub fn spared(
     view: &dyn View,
     system: BucketId,
     followed: &BTreeSet<BucketId>,
-    max: usize,
 ) -> Result<Vec<Entry>, SpaceError> {
     let had = spares(view, system)?;
     let (mut entries, mut looked) = (Vec::new(), BTreeSet::new());
@@ -74,7 +73,6 @@ pub fn spared(
             entries.push(not_spared(bucket));
         }
     }
-    entries.truncate(max);
     Ok(entries)
 }
 
@@ -83,11 +81,18 @@ pub fn not_spared(bucket: BucketId) -> Entry {
     Entry::Local { key: name(bucket), value: None }
 }
 
+/// The buckets with a spare: they were followed whole when it was written.
+pub fn spared_buckets(view: &dyn View, system: BucketId) -> Result<BTreeSet<BucketId>, SpaceError> {
+    Ok(spares(view, system)?.into_keys().collect())
+}
+
 /// The claims to be written again: of buckets with a spare, and without anything that a claim of theirs said.
 pub fn found_missing(view: &dyn View, system: BucketId, wall: WallTime) -> Result<Vec<Claimed>, SpaceError> {
     let mut missing = Vec::new();
     for claim in spares(view, system)?.into_values() {
-        missing.extend(written_again(view, system, &claim, wall)?);
+        if is_missing(view, system, &claim)? {
+            missing.push(Claimed::new(&claim, wall));
+        }
     }
     Ok(missing)
 }
@@ -99,23 +104,24 @@ pub fn missing(
     bucket: BucketId,
     wall: WallTime,
 ) -> Result<Option<Claimed>, SpaceError> {
-    let bytes = view.get(Table::Local, &name(bucket))?;
-    let spare = bytes.and_then(|bytes| codec::decode::<Spare>(&bytes).ok());
-    match spare.filter(|spare| spare.system == system) {
-        Some(spare) => written_again(view, system, &spare.claim, wall),
-        None => Ok(None),
-    }
+    Ok(lost(view, system, bucket)?.map(|claim| Claimed::new(&claim, wall)))
 }
 
-fn written_again(
+/// What the claim of a bucket said, if nothing is left of it but its spare.
+pub(super) fn lost(
     view: &dyn View,
     system: BucketId,
-    claim: &ClaimDocument,
-    wall: WallTime,
-) -> Result<Option<Claimed>, SpaceError> {
+    bucket: BucketId,
+) -> Result<Option<ClaimDocument>, SpaceError> {
+    let bytes = view.get(Table::Local, &name(bucket))?;
+    let spare = bytes.and_then(|bytes| codec::decode::<Spare>(&bytes).ok());
+    let Some(spare) = spare.filter(|spare| spare.system == system) else { return Ok(None) };
+    Ok(is_missing(view, system, &spare.claim)?.then_some(spare.claim))
+}
+
+fn is_missing(view: &dyn View, system: BucketId, claim: &ClaimDocument) -> Result<bool, SpaceError> {
     let key = SystemKey::Claim { name: claim.name.clone(), bucket: claim.bucket }.to_string();
-    let is_missing = space::heads(view, system, &key)?.is_empty();
-    Ok(is_missing.then(|| Claimed::new(claim, wall)))
+    Ok(space::heads(view, system, &key)?.is_empty())
 }
 
 #[cfg(test)]

@@ -401,7 +401,9 @@ impl Declarer<'_> {
             }
         }
         if let Some(bucket) = declared.join {
-            drafted.add(view, &crate::drive::stored::membership(bucket, true))?;
+            // One whose claim was lost, and is made again while the bucket is begun anew, is not whole.
+            let is_whole = !space::is_anew(view, bucket).map_err(unreadable)?;
+            drafted.add(view, &crate::drive::stored::membership(bucket, is_whole))?;
         }
         // Nothing that is decided here looks at them.
         drafted.entries.extend(declared.ends.iter().map(entry));

@@ -235,12 +235,13 @@ pub(crate) async fn create(
         let first = alone || at_once;
         let known = model::home(view, system, claimed.bucket).map_err(unreadable)?.is_some();
         let home = (first && !known).then(|| Named::first(claimed.bucket, id, false, wall));
-        Ok((claimed.bucket, Some(Declared::claim(claimed, true).with(home))))
+        let is_whole = !space::is_anew(view, claimed.bucket).map_err(unreadable)?;
+        Ok(((claimed.bucket, is_whole), Some(Declared::claim(claimed, true).with(home))))
     };
     let (site, writer) = (site.clone(), writer.to_owned());
     whole(async move {
-        let (bucket, reached) = declared::declare(&site, &writer, decide).await?;
-        site.joined(bucket, true);
+        let ((bucket, is_whole), reached) = declared::declare(&site, &writer, decide).await?;
+        site.joined(bucket, is_whole);
         tracing::info!(bucket = named, %bucket, "bucket created");
         Ok(reached)
     })

@@ -15,12 +15,24 @@ pub(super) fn rot(site: &TestSite, bytes: &[u8]) {
     std::fs::remove_dir_all(site.directory.path().join("data/index")).unwrap();
 }
 
+fn journal(site: &TestSite) -> Vec<std::path::PathBuf> {
+    let folder = site.directory.path().join("data/journal");
+    let mut segments: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    segments.sort();
+    segments
+}
+
+fn is_in_journal(site: &TestSite, bytes: &[u8]) -> bool {
+    let has = |path: &std::path::PathBuf| {
+        std::fs::read(path).unwrap().windows(bytes.len()).any(|window| window == bytes)
+    };
+    journal(site).iter().any(has)
+}
+
 /// The same, and the index stays.
 fn rot_last(site: &TestSite, bytes: &[u8]) {
-    let data = site.directory.path().join("data");
-    let mut segments: Vec<_> =
-        std::fs::read_dir(data.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    segments.sort();
+    let segments = journal(site);
     let found = segments.iter().rev().find_map(|path| {
         let content = std::fs::read(path).unwrap();
         let at = content.windows(bytes.len()).rposition(|window| window == bytes)?;
@@ -221,6 +233,15 @@ async fn is_spared(site: &TestSite, bucket: skerry_base::BucketId) {
     site.until("its claim lies there twice", has).await;
 }
 
+/// The record that says the claim.
+async fn claim_dot(site: &TestSite, bucket: skerry_base::BucketId) -> skerry_base::Dot {
+    let (system, key) = (site.site().system, format!("claim/photos/{bucket}"));
+    let read = move |view: &dyn skerry_base::kv::View| {
+        skerry_model::space::current(view, system, &key).map_err(crate::site::unreadable)
+    };
+    site.site().read(read).await.unwrap().unwrap().dot
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_whose_claim_is_lost_is_there_again() {
     let mut world = world_of(1).await;
@@ -228,6 +249,7 @@ async fn a_bucket_whose_claim_is_lost_is_there_again() {
     is_spared(&world.sites[0], id).await;
     world.sites[0].put("photos", "first", "FIRST").await.unwrap();
     let before = world.sites[0].site().bucket("photos").await.unwrap().unwrap();
+    let said = claim_dot(&world.sites[0], id).await;
     world.sites[0].stop().await;
     // The frame that says it makes the site a member as well.
     rot(&world.sites[0], format!("claim/photos/{id}").as_bytes());
@@ -241,6 +263,7 @@ async fn a_bucket_whose_claim_is_lost_is_there_again() {
         ..one.site().bucket("photos").await.unwrap().unwrap()
     };
     assert_eq!(after, before);
+    assert_ne!(claim_dot(one, id).await, said, "it was written again");
     one.put("photos", "second", "SECOND").await.unwrap();
     assert_eq!(one.list("photos").await.unwrap(), ["first", "second"]);
     assert!(one.site().is_member(id));
@@ -260,6 +283,7 @@ async fn a_membership_that_is_lost_is_none_that_never_was() {
     // It was joining, and then whole: two frames say it.
     rot_last(&world.sites[1], &own_row(b"member/", id));
     rot(&world.sites[1], &own_row(b"member/", id));
+    assert!(!is_in_journal(&world.sites[1], &own_row(b"member/", id)), "no frame says it any more");
     world.sites[1].start().await;
     let two = &world.sites[1];
     assert!(two.site().is_member(id) && !two.site().is_complete(id), "it takes the bucket anew");
@@ -270,5 +294,33 @@ async fn a_membership_that_is_lost_is_none_that_never_was() {
     two.until("all have been heard", || async { anew(two).await.is_none() }).await;
     assert_eq!(two.services().admin.membership("photos").await.unwrap().standing, "member");
     has(two, &["first"]).await;
+    world.stop().await;
+}
+
+/// A client that makes its bucket where it is not found: while another site is away nothing is written again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_makes_a_bucket_whose_claim_is_lost_gets_the_one_that_was() {
+    let mut world = TestWorld::new(2).await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        two.cut(true).await;
+        one.create_bucket("photos").await.unwrap();
+        let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+        is_spared(one, id).await;
+        one.put("photos", "first", "FIRST").await.unwrap();
+    }
+    let before = world.sites[0].site().bucket("photos").await.unwrap().unwrap();
+    for site in &mut world.sites {
+        site.stop().await;
+    }
+    rot(&world.sites[0], format!("claim/photos/{}", before.id).as_bytes());
+    world.sites[0].start().await;
+    let one = &world.sites[0];
+    assert!(anew(one).await.is_some() && one.site().bucket("photos").await.unwrap().is_none());
+    one.create_bucket("photos").await.unwrap();
+    let after = one.site().bucket("photos").await.unwrap().unwrap();
+    assert_eq!((after.id, after.created, &after.config), (before.id, before.created, &before.config));
+    assert!(!one.site().is_complete(before.id), "it is taken anew still");
+    assert_eq!(one.get("photos", "first").await.unwrap(), "FIRST");
     world.stop().await;
 }

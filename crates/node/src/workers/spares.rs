@@ -2,8 +2,8 @@
 //! written again.
 //!
 //! Before: every change, looked at when claims or memberships are others. After: `skerry_model::bucket::spared`, which says what
-//! to write. Invariants: nothing is written again before all other sites have been heard of the system bucket; a look may take one
-//! hundredth of a processor, however many buckets there are.
+//! to write. Invariants: nothing is written again before all other sites have been heard of the system bucket; a look takes a
+//! hundredth of a processor, or what one in ten minutes takes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,8 +62,12 @@ async fn look(site: &Site, followed: &[BucketId]) -> Outcome<()> {
     for claimed in lost {
         write_again(site, claimed.bucket).await?;
     }
-    let followed: Arc<BTreeSet<BucketId>> = Arc::new(followed.iter().copied().collect());
-    while spare(site, followed.clone()).await? == TOGETHER {}
+    // One that another claim overtakes is written once more by the next look.
+    let followed: BTreeSet<BucketId> = followed.iter().copied().collect();
+    let rows = site.read(move |view| spared(view, system, &followed).map_err(unreadable)).await?;
+    for some in rows.chunks(TOGETHER) {
+        site.note_down(some.to_vec()).await?;
+    }
     Ok(())
 }
 
@@ -77,16 +81,4 @@ async fn write_again(site: &Site, bucket: BucketId) -> Outcome<()> {
         tracing::error!(%bucket, "the claim of a bucket was lost, and is written again as this site knew it");
     }
     Ok(())
-}
-
-/// How many rows were written. One that another claim overtakes is written once more by the next look.
-async fn spare(site: &Site, followed: Arc<BTreeSet<BucketId>>) -> Outcome<usize> {
-    let system = site.system;
-    let find = move |view: &dyn View| spared(view, system, &followed, TOGETHER).map_err(unreadable);
-    let rows = site.read(find).await?;
-    let count = rows.len();
-    if count > 0 {
-        site.note_down(rows).await?;
-    }
-    Ok(count)
 }
