@@ -111,6 +111,9 @@ pub struct History {
     taken: Vec<(Instant, Memory)>,
     /// Buckets that sites have left, and since when others may have said to hold what was there.
     leaves: BTreeMap<(usize, BucketId), Instant>,
+    /// Who became a member of what and did not leave it.
+    follows: BTreeSet<(usize, BucketId)>,
+    was_set_back: bool,
 }
 
 impl History {
@@ -296,6 +299,7 @@ impl History {
     /// it may have said so (`since`) is excused once it is swept here.
     pub fn left(&mut self, site: usize, bucket: BucketId, stored: &BTreeSet<Dot>, since: Instant) {
         let since = self.leaves.get(&(site, bucket)).map_or(since, |before| since.min(*before));
+        self.follows.remove(&(site, bucket));
         self.leaves.insert((site, bucket), since);
         self.swept(site, bucket, stored);
         let writes = self.writes.get_mut(&bucket).into_iter().flat_map(Writes::values_mut);
@@ -319,8 +323,9 @@ impl History {
         taken.iter().for_each(|taken| self.excuse_taken(taken));
     }
 
-    /// A site is a member of a bucket again.
+    /// A site is a member of a bucket, again or for the first time.
     pub fn joined(&mut self, site: usize, bucket: BucketId) {
+        self.follows.insert((site, bucket));
         self.leaves.remove(&(site, bucket));
     }
 
@@ -345,6 +350,7 @@ impl History {
 
     /// A backup was put back: the site forgets with its disk. Writes that are nowhere else are excused.
     pub fn set_back(&mut self, site: usize, backup: Memory) {
+        self.was_set_back = true;
         self.group_is_lost(site);
         if let Some(drops) = self.drops.get_mut(site) {
             drops.clear();
@@ -385,14 +391,21 @@ impl History {
     }
 
     /// A member that lost part of its journal has heard all others: what none that follows the bucket has is lost, though a single
-    /// read may have brought it to another site.
-    pub fn excuse_read_once(&mut self, bucket: BucketId, members: &[usize]) {
-        let memories: Vec<&Memory> = members.iter().filter_map(|site| self.memories.get(*site)).collect();
+    /// read may have brought it to another site. Who follows it is remembered here, and not asked.
+    pub fn excuse_read_once(&mut self, bucket: BucketId) {
+        let follows = |site: &usize| self.follows.contains(&(*site, bucket));
+        let memories = self.memories.iter().enumerate().filter(|(site, _)| follows(site));
+        let memories: Vec<&Memory> = memories.map(|(_, memory)| memory).collect();
         let writes = self.writes.get_mut(&bucket).into_iter().flat_map(Writes::values_mut);
         for write in writes.filter(|write| write.outcome == Outcome::Acknowledged) {
             let held = |memory: &&Memory| memory.knows(&write.place, write.dot);
             write.excuse.set_back |= !memories.iter().any(held);
         }
+    }
+
+    /// Whether any disk was set back, burned or rotted.
+    pub const fn was_set_back(&self) -> bool {
+        self.was_set_back
     }
 
     /// The act took what was on that disk and is nowhere else now. What had gone everywhere before, because of

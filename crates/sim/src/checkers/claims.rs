@@ -28,13 +28,13 @@ pub fn check_names(named: &[(usize, Vec<Resolved>)]) -> Vec<Violation> {
     found
 }
 
-/// A bucket with a visible key was not deleted, or was brought back; unless not all came that its deletion had seen, which backups
-/// may have taken (then an hour goes by first), or its claim is lost for good.
+/// A bucket with a visible key was not deleted, or was brought back; unless not all came that its deletion had seen, which `may` be
+/// gone with disks that were set back (then an hour goes by first), or its claim is lost for good.
 pub fn check_used(
     site: usize,
     view: &dyn View,
     system: BucketId,
-    (claimed, lost): (&[BucketId], &BTreeSet<BucketId>),
+    (claimed, lost, may): (&[BucketId], &BTreeSet<BucketId>, bool),
 ) -> Vec<Violation> {
     let living: BTreeSet<BucketId> = bucket::list_buckets(view, system, None)
         .map(|found| found.into_iter().map(|found| found.claim.bucket).collect())
@@ -44,7 +44,7 @@ pub fn check_used(
     let is_back = |bucket: BucketId| {
         let revival =
             |name: &String| bucket::revival(view, system, (name, bucket), (WallTime::default(), false));
-        gone.get(&bucket).is_none_or(|name| !matches!(revival(name), Ok(None)))
+        !may || gone.get(&bucket).is_none_or(|name| !matches!(revival(name), Ok(None)))
     };
     let unknown = claimed.iter().filter(used).filter(|bucket| !living.contains(bucket));
     unknown

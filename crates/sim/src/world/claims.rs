@@ -31,9 +31,6 @@ const NAMES: [&str; 3] = ["photos", "books", "songs"];
 /// Who they are.
 const OWNERS: [&str; 2] = ["anna", "bjorn"];
 
-/// Spare claims written at once.
-const SPARES: usize = 64;
-
 /// What is wanted of a claim.
 #[derive(Debug, Clone)]
 pub(super) enum Claim {
@@ -231,7 +228,7 @@ impl World {
         let members = running.members.clone();
         store.submit_behind(
             move |view| {
-                let entries = bucket::spared(view, system, &members, SPARES)?;
+                let entries = bucket::spared(view, system, &members)?;
                 let entries = entries.iter().map(|entry| skerry_storage::Entry::new(entry.encode()));
                 Ok::<_, SpaceError>(((), entries.collect()))
             },
@@ -251,10 +248,10 @@ impl World {
         let mut found = claims::check_names(&named);
         let mut used = self.all_buckets();
         used.retain(|id| *id != self.system && self.buckets.iter().all(|bucket| bucket.id != *id));
-        let lost = self.unclaimed();
+        let (lost, may) = (self.unclaimed(), lock(&self.history).was_set_back());
         for (site, _) in &named {
             let Some(running) = self.running(*site) else { continue };
-            found.extend(claims::check_used(*site, &running.store.view(), self.system, (&used, &lost)));
+            found.extend(claims::check_used(*site, &running.store.view(), self.system, (&used, &lost, may)));
         }
         found
     }

@@ -169,12 +169,9 @@ impl World {
     pub(super) fn is_whole(&mut self, site: usize, bucket: BucketId) {
         self.count("buckets that are whole again");
         self.tell(Who::Site(site), format_args!("has all of {bucket} again"));
-        let follows = |place: &crate::site::Site| {
-            place.running.as_ref().is_none_or(|running| running.members.contains(&bucket))
-        };
-        let members: Vec<usize> =
-            self.sites.iter().enumerate().filter(|(_, place)| follows(place)).map(|(at, _)| at).collect();
-        lock(&self.history).excuse_read_once(bucket, &members);
+        if bucket != self.system {
+            lock(&self.history).excuse_read_once(bucket);
+        }
         if let Some(running) = self.sites.get_mut(site).and_then(|place| place.running.as_mut()) {
             running.anew.end(bucket);
         }
