@@ -124,13 +124,13 @@ pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start)
         tracing::error!(
             "part of the journal is lost, and what it said is lost with it: there is no other site to ask"
         );
-        let forgotten: Vec<BucketId> = followed.difference(&members).copied().collect();
-        let again = forgotten.into_iter().filter(|bucket| *bucket != start.system);
-        let again: Vec<Entry> = again.flat_map(|bucket| [membership(bucket, true), swept(bucket)]).collect();
+        let forgotten = followed.difference(&members).filter(|bucket| **bucket != start.system);
+        let again: Vec<Entry> =
+            forgotten.flat_map(|bucket| [membership(*bucket, true), swept(*bucket)]).collect();
         commit(store, move |_| Ok(again)).await?;
     } else {
         // The system bucket first: nothing that is decided by it is decided while the others are taken back.
-        let all: BTreeSet<BucketId> = members.iter().copied().chain(vouched).collect();
+        let all: BTreeSet<BucketId> = members.union(&followed).copied().chain(vouched).collect();
         let rest = all.into_iter().filter(|bucket| *bucket != start.system);
         let mut begun = 0;
         for bucket in [start.system].into_iter().chain(rest) {

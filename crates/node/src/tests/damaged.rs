@@ -297,6 +297,25 @@ async fn a_membership_that_is_lost_is_none_that_never_was() {
     world.stop().await;
 }
 
+/// No vector says anything of it, and the frame of its claim made the site a member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_with_nothing_in_it_is_followed_still_though_that_is_lost() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[1].cut(true).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    let id = world.sites[0].site().bucket("photos").await.unwrap().unwrap().id;
+    is_spared(&world.sites[0], id).await;
+    for site in &mut world.sites {
+        site.stop().await;
+    }
+    rot(&world.sites[0], format!("claim/photos/{id}").as_bytes());
+    world.sites[0].start().await;
+    let one = &world.sites[0];
+    assert_eq!(one.core.as_ref().unwrap().recovery.lost.len(), 1);
+    assert!(one.site().is_member(id) && !one.site().is_complete(id));
+    world.stop().await;
+}
+
 /// A client that makes its bucket where it is not found: while another site is away nothing is written again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_makes_a_bucket_whose_claim_is_lost_gets_the_one_that_was() {
