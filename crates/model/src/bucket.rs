@@ -46,7 +46,7 @@ pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_
 pub use naming::{Later, Naming, NamingDocument, has_begun, names_at_once, namings, resumed};
 pub use replaced::{ReplaceRefusal, deleted, homes_of, replace_site, replacements, successor, was_called_so};
 pub use seen::{Blocks, Seen, SeenDocument, seen_blocks};
-pub use spare::{found_missing, missing, not_spared, spared, spared_buckets};
+pub use spare::{forget_spare, lost_claim, lost_claims, spared, spared_buckets};
 pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
     site, sites, system_bucket,

@@ -10,6 +10,8 @@
 //! it, and hides them as long as they live. Which of those are still on their way to somebody no vector says (their
 //! writers may have burned, and readers hold them), so each site would drop it at another time, and the put would be back.
 
+use std::collections::BTreeSet;
+
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Vector};
 
@@ -125,8 +127,9 @@ fn of_key(
 fn keep_killers(going: &mut Vec<&Record>, spent: Vec<&Record>) {
     loop {
         let before = going.len();
+        let gone: BTreeSet<Dot> = going.iter().map(|record| record.dot).collect();
         let staying: Vec<&Record> =
-            spent.iter().copied().filter(|spent| going.iter().all(|gone| gone.dot != spent.dot)).collect();
+            spent.iter().copied().filter(|spent| !gone.contains(&spent.dot)).collect();
         going.retain(|killer| !staying.iter().any(|spent| kills(killer, spent)));
         if going.len() == before {
             return;

@@ -734,7 +734,7 @@ impl Letting {
         let mut entries = vec![
             Entry::Leave { bucket },
             space::not_anew(bucket),
-            model::not_spared(bucket),
+            model::forget_spare(bucket),
             forget(Stored::Member, bucket),
             forget(Stored::Horizon, bucket),
             forget(Stored::Doubt, bucket),

@@ -14,6 +14,7 @@ use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId, WallTime};
 use skerry_federation::anew::Anew;
 use skerry_federation::departure::Departures;
 use skerry_federation::{Config, Federation, Ticket};
+use skerry_model::Entry;
 use skerry_model::space::{self, SpaceReducer};
 use skerry_storage::{Engine, Recovery, Settings, StorageError, Store};
 
@@ -253,7 +254,7 @@ pub fn left_name(bucket: BucketId) -> Vec<u8> {
 }
 
 /// Has entries durable before the process does anything else.
-fn commit(store: &Store, entries: &[skerry_model::Entry]) -> Result<(), StorageError> {
+fn commit(store: &Store, entries: &[Entry]) -> Result<(), StorageError> {
     let entries = entries.iter().map(|entry| skerry_storage::Entry::new(entry.encode())).collect();
     let kept = Arc::new(Mutex::new(None));
     let answer = Arc::clone(&kept);
@@ -270,8 +271,7 @@ fn commit(store: &Store, entries: &[skerry_model::Entry]) -> Result<(), StorageE
 }
 
 /// What makes the site a member; what is left of a former membership stays.
-pub fn joined(bucket: BucketId) -> [skerry_model::Entry; 2] {
-    use skerry_model::Entry;
+pub fn joined(bucket: BucketId) -> [Entry; 2] {
     let member = Entry::Local { key: membership(bucket).into(), value: Some(vec![1].into()) };
     [member, Entry::Local { key: left_name(bucket).into(), value: None }]
 }

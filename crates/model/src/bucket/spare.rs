@@ -2,7 +2,7 @@
 //!
 //! Why here: a claim is one record, and all that a bucket has hangs on it. Where the frame of a journal that said it is lost
 //! before it came to any other site, objects would stay for which there is no name, owner or setting. A spare is written in a
-//! later frame than its claim. Hop before: the node's worker that looks after claims; after: [`found_missing`] says which are to
+//! later frame than its claim. Hop before: the node's worker that looks after claims; after: [`lost_claims`] says which are to
 //! be written again, once all others have been heard of the system bucket.
 //!
 //! Invariants: a spare says only what a record of the system bucket said here, so a claim of which there is nothing was lost and
@@ -70,14 +70,14 @@ pub fn spared(
             let value = Some(codec::encode(&Spare { system, claim }).into());
             entries.push(Entry::Local { key: name(bucket), value });
         } else if !is_kept && had.contains_key(&bucket) {
-            entries.push(not_spared(bucket));
+            entries.push(forget_spare(bucket));
         }
     }
     Ok(entries)
 }
 
 /// The entry that forgets the spare of a bucket, if there is one: it is followed no more.
-pub fn not_spared(bucket: BucketId) -> Entry {
+pub fn forget_spare(bucket: BucketId) -> Entry {
     Entry::Local { key: name(bucket), value: None }
 }
 
@@ -87,7 +87,7 @@ pub fn spared_buckets(view: &dyn View, system: BucketId) -> Result<BTreeSet<Buck
 }
 
 /// The claims to be written again: of buckets with a spare, and without anything that a claim of theirs said.
-pub fn found_missing(view: &dyn View, system: BucketId, wall: WallTime) -> Result<Vec<Claimed>, SpaceError> {
+pub fn lost_claims(view: &dyn View, system: BucketId, wall: WallTime) -> Result<Vec<Claimed>, SpaceError> {
     let mut missing = Vec::new();
     for claim in spares(view, system)?.into_values() {
         if is_missing(view, system, &claim)? {
@@ -98,7 +98,7 @@ pub fn found_missing(view: &dyn View, system: BucketId, wall: WallTime) -> Resul
 }
 
 /// The same of one bucket.
-pub fn missing(
+pub fn lost_claim(
     view: &dyn View,
     system: BucketId,
     bucket: BucketId,

@@ -32,7 +32,7 @@ impl Site {
     }
 
     fn mend(&mut self) -> Vec<BucketId> {
-        let missing = found_missing(&self.tables, system(), WallTime(self.wall)).unwrap();
+        let missing = lost_claims(&self.tables, system(), WallTime(self.wall)).unwrap();
         missing.into_iter().map(|claimed| self.put_claim(claimed)).collect()
     }
 }
@@ -51,9 +51,9 @@ fn a_claim_that_is_lost_is_written_again_as_it_was() {
     assert!(oslo.mend().is_empty(), "nothing is lost");
     oslo.lose_claims();
     assert!(oslo.find("photos").is_none());
-    let one = missing(&oslo.tables, system(), photos, WallTime(9)).unwrap();
+    let one = lost_claim(&oslo.tables, system(), photos, WallTime(9)).unwrap();
     assert_eq!(one.map(|claimed| claimed.bucket), Some(photos));
-    assert!(missing(&oslo.tables, system(), other, WallTime(9)).unwrap().is_none());
+    assert!(lost_claim(&oslo.tables, system(), other, WallTime(9)).unwrap().is_none());
     assert_eq!(oslo.mend(), [photos], "a bucket that is not followed has no spare");
     assert_eq!(oslo.find("photos").unwrap().claim, claim);
     assert!(oslo.mend().is_empty(), "once");
@@ -78,12 +78,12 @@ fn a_spare_goes_with_the_membership_and_belongs_to_one_federation() {
     let mut oslo = Site::new(1, "oslo");
     let (photos, other) = (oslo.create("photos", "anna"), oslo.create("other", "anna"));
     assert_eq!(oslo.spares(&[photos, other]), 2);
-    oslo.apply(&not_spared(photos));
+    oslo.apply(&forget_spare(photos));
     assert_eq!(oslo.spares(&[]), 1, "who finds the membership gone forgets it");
     oslo.spares(&[other]);
     let elsewhere = super::super::system_bucket(b"another federation");
-    assert!(found_missing(&oslo.tables, elsewhere, WallTime(9)).unwrap().is_empty());
-    assert!(missing(&oslo.tables, elsewhere, other, WallTime(9)).unwrap().is_none());
+    assert!(lost_claims(&oslo.tables, elsewhere, WallTime(9)).unwrap().is_empty());
+    assert!(lost_claim(&oslo.tables, elsewhere, other, WallTime(9)).unwrap().is_none());
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_spare_that_cannot_be_read_is_written_anew() {
     oslo.spares(&[photos]);
     oslo.apply(&Entry::Local { key: name(photos), value: Some(Bytes::from_static(&[9, 9])) });
     assert!(oslo.mend().is_empty());
-    assert!(missing(&oslo.tables, system(), photos, WallTime(9)).unwrap().is_none());
+    assert!(lost_claim(&oslo.tables, system(), photos, WallTime(9)).unwrap().is_none());
     assert_eq!((oslo.spares(&[photos]), oslo.spares(&[photos])), (1, 0));
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use skerry_base::BucketId;
 use skerry_base::kv::View;
 use skerry_gateway::service::Outcome;
-use skerry_model::bucket::{found_missing, missing, spared};
+use skerry_model::bucket::{lost_claim, lost_claims, spared};
 
 use super::again;
 use crate::paths::bucket::Declared;
@@ -58,7 +58,7 @@ pub(super) async fn keep(site: Arc<Site>) {
 
 async fn look(site: &Site, followed: &[BucketId]) -> Outcome<()> {
     let (system, wall) = (site.system, site.clock.wall());
-    let lost = site.read(move |view| found_missing(view, system, wall).map_err(unreadable)).await?;
+    let lost = site.read(move |view| lost_claims(view, system, wall).map_err(unreadable)).await?;
     for claimed in lost {
         write_again(site, claimed.bucket).await?;
     }
@@ -74,7 +74,7 @@ async fn look(site: &Site, followed: &[BucketId]) -> Outcome<()> {
 async fn write_again(site: &Site, bucket: BucketId) -> Outcome<()> {
     let system = site.system;
     let decide = move |view: &dyn View, wall| {
-        let claimed = missing(view, system, bucket, wall).map_err(unreadable)?;
+        let claimed = lost_claim(view, system, bucket, wall).map_err(unreadable)?;
         Ok((claimed.is_some(), claimed.map(|claimed| Declared::claim(claimed, false))))
     };
     if site.declare("", decide).await? {

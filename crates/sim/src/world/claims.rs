@@ -79,7 +79,7 @@ pub(super) fn decide(
             let revivals = bucket::revivals(view, system, wall)?;
             Ok(revivals.into_iter().find(|claimed| claimed.bucket == *bucket))
         }
-        Claim::Again(bucket) => Ok(bucket::missing(view, system, *bucket, wall)?),
+        Claim::Again(bucket) => Ok(bucket::lost_claim(view, system, *bucket, wall)?),
         Claim::Enter { joined } => Ok(Some(entered(system, site, *joined, wall))),
         Claim::Register => {
             let known = bucket::register(view, system)?.is_some();
@@ -222,7 +222,7 @@ impl World {
             return;
         };
         let view = running.store.view();
-        let missing = bucket::found_missing(&view, system, wall).unwrap_or_default();
+        let missing = bucket::lost_claims(&view, system, wall).unwrap_or_default();
         drop(view);
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let members = running.members.clone();
@@ -269,7 +269,7 @@ impl World {
                 .all(|write| write.is_excused())
         };
         let spared = (0..self.sites.len()).filter_map(|site| self.running(site)).flat_map(|running| {
-            let missing = bucket::found_missing(&running.store.view(), self.system, WallTime::default());
+            let missing = bucket::lost_claims(&running.store.view(), self.system, WallTime::default());
             missing.unwrap_or_default().into_iter().map(|claimed| claimed.bucket)
         });
         let spared: BTreeSet<BucketId> = spared.collect();

@@ -296,7 +296,7 @@ fn entries(bucket: BucketId) -> Vec<skerry_storage::Entry> {
     let all = [
         Entry::Leave { bucket },
         space::not_anew(bucket),
-        skerry_model::bucket::not_spared(bucket),
+        skerry_model::bucket::forget_spare(bucket),
         forget(membership(bucket)),
         ledger::set_fact(Fact::Horizon, bucket, none.clone()),
         ledger::set_fact(Fact::Doubt, bucket, none),
