@@ -17,7 +17,7 @@ use crate::copies::loss;
 use crate::init;
 use crate::own_site;
 use crate::paths::refusal;
-use crate::peers::roster::{Known, Place};
+use crate::peers::roster::{Known, Place, Was};
 use crate::replacing;
 use crate::site::{Site, unreadable};
 use crate::trust::{PublicKey, seat, verify_site_document};
@@ -58,9 +58,11 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     if site.copies.set_leaving(site.duties.leaving().into_iter().filter(|id| *id != site.id).collect()) {
         site.changes.belonging();
     }
-    let places =
-        documents.iter().filter_map(|(id, document)| Some((*id, place_of(&root, *id, document)?.site)));
-    if site.peers.roster.set_ever(places.collect()) {
+    let was = |(id, document): &(SiteId, SiteDocument)| {
+        let belongs = document.state == SiteState::Member;
+        Some((*id, Was { place: place_of(&root, *id, document)?, belongs }))
+    };
+    if site.peers.roster.set_ever(documents.iter().filter_map(was).collect()) {
         site.changes.belonging();
     }
     let known =

@@ -37,6 +37,7 @@ mod names;
 mod refusing;
 mod shell;
 mod tenures;
+mod vacancy;
 
 pub use mistake::{MISTAKES, Mistake, OF_NAMES, RARE};
 
@@ -45,6 +46,7 @@ use clock::Clock;
 use kept::{Kept, Order};
 use names::Names;
 use refusing::{Room, Rooms};
+use vacancy::Vacancy;
 
 /// How long clients ask and faults strike.
 const ACTIVE: Duration = seconds(40);
@@ -229,6 +231,7 @@ enum Event {
     Strike,
     Ambush { node: usize },
     Spell,
+    Expel { node: usize },
     Trickle { node: usize },
     FarCut,
     Move,
@@ -323,6 +326,7 @@ struct World {
     burned_at: Option<Instant>,
     rooms: Rooms,
     names: Names,
+    vacancy: Vacancy,
     outcome: Outcome,
 }
 
@@ -354,9 +358,7 @@ impl World {
             Some(_) => weather = Weather::Storm,
             None => {}
         }
-        if mistake.is_some() {
-            count = if mistake == Some(Mistake::UnheardHome) { 3 } else { count.max(3) };
-        }
+        count = mistake.map_or(count, |mistake| mistake.nodes(count));
         let storm = weather == Weather::Storm && count > 2;
         let grows = storm && (draw.below(5) == 0 || mistake.is_some_and(Mistake::needs_growth));
         let excuses = storm && (draw.below(6) == 0 || mistake.is_some_and(Mistake::needs_excuse));
@@ -414,6 +416,7 @@ impl World {
             burned_at: None,
             rooms: Rooms::new(seed, mistake),
             names: Names::new(seed, mistake),
+            vacancy: Vacancy::new(seed),
             outcome: Outcome::default(),
         }
     }
@@ -507,6 +510,7 @@ impl World {
             Event::Strike => self.strike(),
             Event::Ambush { node } => self.ambush(node),
             Event::Spell => self.spell(),
+            Event::Expel { node } => self.expel(node),
             Event::Trickle { node } => self.trickle(node),
             Event::FarCut => self.cut_far(),
             Event::Move => self.move_home(),

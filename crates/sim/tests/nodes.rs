@@ -19,6 +19,8 @@ fn a_site_of_several_nodes_keeps_its_promises() {
             "slow disks",
             "cuts",
             "burned disks",
+            "burned disks of two",
+            "machines expelled",
             "power cuts of the site",
             "clocks beyond the bound",
             "writes of scope site",
@@ -90,6 +92,7 @@ fn every_mistake_is_found() {
             Mistake::Unsaid => (4, &["flapping"]),
             Mistake::NoMargin => (4, &["flapping"]),
             Mistake::EmptyPromise => (6, &["holders"]),
+            Mistake::SilenceIsEnd => (3, &["reads", "views"]),
             rare => unreachable!("{rare:?} is not among those that are found"),
         };
         let caught = caught(mistake, seeds);

@@ -1,5 +1,5 @@
 //! A site of three real nodes: they form its view; one is killed, one hangs, one comes back with an emptied disk or with
-//! an old one.
+//! an old one. And one of two, of which one is lost for good.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,11 +9,10 @@ use serde_json::Value;
 use crate::boxes::{Box, configure, init};
 use crate::island::{free_port, run, signal, told, wait_for};
 
-const SEATS: &str = "[site]\nseats = 3\n";
 /// What a view may take on a busy machine: the site's own bound is 2 s.
 const STALL: Duration = Duration::from_secs(10);
 
-/// Three nodes of the site lisbon, running or not.
+/// The nodes of the site lisbon, running or not.
 struct Site {
     directories: Vec<PathBuf>,
     nodes: Vec<Option<Box>>,
@@ -21,25 +20,42 @@ struct Site {
 
 impl Site {
     /// The first node from nothing, the others by invitation; all with a view.
-    fn new(at: &Path) -> Self {
+    fn new(at: &Path, seats: usize) -> Self {
         let directories: Vec<PathBuf> =
-            ["lisbon", "lisbon-2", "lisbon-3"].iter().map(|name| at.join(name)).collect();
+            ["lisbon", "lisbon-2", "lisbon-3"][..seats].iter().map(|name| at.join(name)).collect();
         let port = free_port();
         for (number, directory) in directories.iter().enumerate() {
-            configure(directory, port + number as u16, SEATS);
+            configure(directory, port + number as u16, &format!("[site]\nseats = {seats}\n"));
         }
         let (code, _, err) = init(&directories[0], &at.join("root"), &[]);
         assert_eq!(code, 0, "{err}");
         let mut site = Self { directories, nodes: Vec::new() };
         site.nodes.push(Some(Box::start(&site.directories[0])));
-        for number in [1, 2] {
-            let token = site.invite(&format!("lisbon-{}", number + 1), number, &[]);
-            let joined = told(&run(&["join", &token.unwrap(), "--dir", site.path(number)]));
-            assert_eq!(joined.0, 0, "{joined:?}");
-            site.nodes.push(Some(Box::start(&site.directories[number])));
+        for number in 1..seats {
+            site.nodes.push(None);
+            site.join(&format!("lisbon-{}", number + 1), number, &[]);
         }
-        site.until("all three hold a lease", &[0, 1, 2], &[0, 1, 2]);
+        let all: Vec<usize> = (0..seats).collect();
+        site.until("all hold a lease", &all, &all);
         site
+    }
+
+    /// A machine with an empty disk takes a seat.
+    fn join(&mut self, name: &str, number: usize, more: &[&str]) {
+        let token = self.invite(name, number, more).unwrap();
+        let joined = told(&run(&["join", &token, "--dir", self.path(number)]));
+        assert_eq!(joined.0, 0, "{joined:?}");
+        self.start(number);
+    }
+
+    /// The machine of a seat is destroyed, with its key.
+    fn burn(&mut self, number: usize) {
+        self.kill(number);
+        let file = self.directories[number].join("skerry.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_dir_all(&self.directories[number]).unwrap();
+        std::fs::create_dir(&self.directories[number]).unwrap();
+        std::fs::write(file, text).unwrap();
     }
 
     fn path(&self, number: usize) -> &str {
@@ -120,7 +136,7 @@ fn wait_for_or(
 #[test]
 fn three_nodes_agree_on_who_counts_through_a_kill_a_hang_and_an_emptied_disk() {
     let directory = tempfile::tempdir().unwrap();
-    let mut site = Site::new(directory.path());
+    let mut site = Site::new(directory.path(), 3);
 
     // One is killed: the others go on without it, and take it back.
     let begun = Instant::now();
@@ -153,9 +169,46 @@ fn three_nodes_agree_on_who_counts_through_a_kill_a_hang_and_an_emptied_disk() {
 }
 
 #[test]
+fn of_two_nodes_one_that_is_gone_for_good_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut site = Site::new(directory.path(), 2);
+
+    // It is destroyed: an operator says so, and the other one is the site by itself until another machine is there.
+    site.burn(1);
+    let expelled = told(&run(&["site", "expel", "lisbon-2", "--yes", "--dir", site.path(0)]));
+    assert_eq!(expelled.0, 0, "{expelled:?}");
+    site.until("the one that is left", &[0], &[0]);
+    site.stop(0);
+    site.start(0);
+    site.until("it remembers", &[0], &[0]);
+    site.join("lisbon-3", 1, &[]);
+    site.until("another machine has the seat", &[0, 1], &[0, 1]);
+
+    // The next one is there before anybody says what became of it.
+    site.burn(1);
+    site.join("lisbon-4", 1, &["--replace"]);
+    site.until("the next one", &[0, 1], &[0, 1]);
+
+    // That one is destroyed and expelled: the one that it replaced does not have the seat again.
+    site.burn(1);
+    let expelled = told(&run(&["site", "expel", "lisbon-4", "--yes", "--dir", site.path(0)]));
+    assert_eq!(expelled.0, 0, "{expelled:?}");
+    site.until("the one that is left, again", &[0], &[0]);
+    site.join("lisbon-5", 1, &[]);
+    site.until("the last one", &[0, 1], &[0, 1]);
+
+    // And the first one's disk is emptied.
+    site.stop(0);
+    std::fs::remove_dir_all(site.directories[0].join("data")).unwrap();
+    site.start(0);
+    site.until("the first one is taken in by the second", &[0, 1], &[0, 1]);
+    (0..2).for_each(|number| site.stop(number));
+}
+
+#[test]
 fn a_disk_that_was_put_back_is_found_out_and_a_seat_is_not_given_twice() {
     let directory = tempfile::tempdir().unwrap();
-    let mut site = Site::new(directory.path());
+    let mut site = Site::new(directory.path(), 3);
 
     // A filled seat is nobody else's, unless it is said; a seat has a number; a further node is no site.
     let refused = site.invite("lisbon-4", 1, &[]).unwrap_err();

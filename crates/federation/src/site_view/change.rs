@@ -2,7 +2,8 @@
 //!
 //! Only a live node proposes, and only while a majority answers it promptly (a slow one would find the others slow): the
 //! one with the lowest seat at once, the others a moment later if nothing happened. What it proposes are the nodes that
-//! hear each other, answer in time, can hold what the others write and trust their clocks.
+//! hear each other, answer in time, can hold what the others write and trust their clocks. Where one of two is gone for good,
+//! [`super::vacancy`] says what is proposed.
 //!
 //! Invariants: what is proposed follows what is agreed on ([`View::follows`]); a node that is late in this one's eyes is left
 //! out only if a majority stays; one round at a time.
@@ -49,10 +50,7 @@ impl SiteView {
         if is_settled {
             self.unsettled_since = None;
         }
-        let hears = self.lease.hears(now).and(self.all);
-        if hears.len() + 1 < self.majority() {
-            return None;
-        }
+        self.quorum(now)?;
         match is_settled {
             true => self.plan(now).map(Some),
             false => (now.since(since) >= LISTEN).then_some(None),
@@ -62,10 +60,16 @@ impl SiteView {
     /// The view that should follow, if it is not this one and this node may say so.
     fn plan(&self, now: Instant) -> Option<View> {
         let view = self.view()?;
-        let majority = self.majority();
-        let is_sound = self.lease.is_steady(majority, now) && self.lease.is_prompt(majority, now);
+        let voters = self.voters();
         // Who cannot hold leaves it to those who can: without one of them there is no view to go on with.
-        if !view.live.contains(self.me) || !is_sound || self.refuses {
+        if !view.live.contains(self.me) || self.refuses {
+            return None;
+        }
+        let lost = self.quorum(now)?.lost;
+        if !lost.is_empty() {
+            return self.plan_without(view, lost, now);
+        }
+        if !self.lease.is_steady(voters, now) || !self.lease.is_prompt(voters, now) {
             return None;
         }
         let fit = self.fit(view, now);
@@ -74,10 +78,12 @@ impl SiteView {
         let wishes = |seat: &Seat| self.presence.condition(*seat, now).is_some_and(|said| said.joins);
         let asking: Seats = fit.minus(view.holders()).iter().filter(wishes).collect();
         let live = kept.or(ready);
-        let live = if live.len() < majority { view.live.or(ready) } else { live };
+        // Of those that will have a vote then: a seat that somebody is live in is vacant no more.
+        let voters = self.all.minus(view.vacant.minus(ready));
+        let live = if live.len() < voters.majority() { view.live.or(ready) } else { live };
         let joining = view.joining.and(fit).or(asking).minus(live);
         let occupants = self.occupants(view, live.or(joining), now);
-        let next = View { epoch: view.epoch + 1, live, joining, occupants };
+        let next = View { epoch: view.epoch + 1, live, joining, vacant: view.vacant.minus(live), occupants };
         let is_new = View { epoch: view.epoch, ..next } != *view;
         (is_new && next.follows(view, self.all)).then_some(next)
     }
@@ -120,7 +126,7 @@ impl SiteView {
     }
 
     fn propose(&mut self, goal: Option<View>, now: Instant, out: &mut Vec<Output>) {
-        let Some(memory) = self.memory else { return };
+        let (Some(memory), Some(quorum)) = (self.memory, self.quorum(now)) else { return };
         self.highest_round = self.highest_round.max(memory.promised.round) + 1;
         let ballot = Ballot { round: self.highest_round, seat: self.me, start: memory.start };
         let changes = |seat: &Seat| match (goal, self.view()) {
@@ -128,7 +134,7 @@ impl SiteView {
             _ => false,
         };
         let without = self.all.iter().filter(changes).collect();
-        self.round = Some(Round::new(ballot, goal, without, now.after(ROUND)));
+        self.round = Some(Round::new(ballot, goal, (without, quorum), now.after(ROUND)));
         self.all.iter().for_each(|to| self.say(to, Message::Prepare(ballot), out));
     }
 

@@ -108,17 +108,15 @@ impl SiteView {
         accepted: (Ballot, View),
         out: &mut Vec<Output>,
     ) {
-        let majority = self.majority();
         let Some(round) = self.round.as_mut().filter(|round| round.ballot == ballot) else { return };
-        if round.promise(from, (start, accepted), majority).is_some() {
+        if round.promise(from, (start, accepted)).is_some() {
             self.ask_to_accept(out);
         }
     }
 
     fn hear_accepted(&mut self, from: Seat, ballot: Ballot, now: Instant, out: &mut Vec<Output>) {
-        let majority = self.majority();
         let Some(round) = self.round.as_mut().filter(|round| round.ballot == ballot) else { return };
-        if let Some(view) = round.accepted(from, majority) {
+        if let Some(view) = round.accepted(from) {
             self.round = None;
             self.learn(ballot, view, now, out);
             // Agreed on again, under a higher ballot: what it interrupted goes on.

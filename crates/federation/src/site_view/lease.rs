@@ -86,16 +86,16 @@ impl Lease {
         self.until = [Instant(0); SEATS];
     }
 
-    /// Whether so many have promised for now.
-    pub(super) fn is_held(&self, majority: usize, now: Instant) -> bool {
-        self.until.iter().filter(|until| **until > now).count() >= majority
+    /// Whether a majority of these have promised for now.
+    pub(super) fn is_held(&self, voters: Seats, now: Instant) -> bool {
+        self.held_until(voters).is_some_and(|until| until > now)
     }
 
-    /// Until when so many have promised, if nothing else is heard.
-    pub(super) fn held_until(&self, majority: usize) -> Option<Instant> {
-        let mut until = self.until;
+    /// Until when a majority of these have promised, if nothing else is heard.
+    pub(super) fn held_until(&self, voters: Seats) -> Option<Instant> {
+        let mut until: Vec<Instant> = voters.iter().map(|seat| self.until[seat.index()]).collect();
         until.sort_unstable();
-        until.iter().rev().nth(majority.checked_sub(1)?).copied()
+        until.iter().rev().nth(voters.majority() - 1).copied()
     }
 
     /// The others that answered a beat sent in time.
@@ -112,17 +112,18 @@ impl Lease {
         self.beats.iter().any(|(beat, sent)| *beat == number && now.since(*sent) <= SILENCE)
     }
 
-    /// Whether so many answer at once, this node among them: who finds most others slow is slow itself.
-    pub(super) fn is_prompt(&self, majority: usize, now: Instant) -> bool {
+    /// Whether a majority of these answer at once, this node among them: who finds most others slow is slow itself.
+    pub(super) fn is_prompt(&self, voters: Seats, now: Instant) -> bool {
         let took = |seat: &Seat| self.answered[seat.index()].is_some_and(|(_, took)| took <= PROMPT);
-        1 + self.hears(now).iter().filter(took).count() >= majority
+        let prompt: Seats = self.hears(now).iter().filter(took).collect();
+        prompt.with(self.me).and(voters).len() >= voters.majority()
     }
 
-    /// Whether enough clocks are proven for a lease.
-    pub(super) fn is_steady(&self, majority: usize, now: Instant) -> bool {
+    /// Whether enough clocks of these are proven for a lease.
+    pub(super) fn is_steady(&self, voters: Seats, now: Instant) -> bool {
         let since = Instant(now.0.saturating_sub(SILENCE.as_nanos() as u64));
-        let others = Seats::first(SEATS).without(self.me).iter();
-        1 + others.filter(|seat| self.rates[seat.index()].is_proven_since(since)).count() >= majority
+        let proven = |seat: &Seat| *seat == self.me || self.rates[seat.index()].is_proven_since(since);
+        voters.iter().filter(proven).count() >= voters.majority()
     }
 }
 
@@ -136,6 +137,11 @@ mod tests {
 
     fn seat(number: usize) -> Seat {
         Seat::new(number).unwrap_or_default()
+    }
+
+    /// Seats of which so many are a majority.
+    fn of(majority: usize) -> Seats {
+        Seats::first([0, 1, 2, 4][majority])
     }
 
     /// Beats every 100 ms up to `until`, each answered by seat 1 after 2 ms.
@@ -153,19 +159,26 @@ mod tests {
     fn a_lease_needs_a_majority_and_ends_by_itself() {
         let mut lease = Lease::new(seat(0));
         beaten(&mut lease, 0, 1000);
-        assert!(lease.is_held(1, at(950)) && !lease.is_held(2, at(950)), "the other clock is not proven yet");
+        assert!(
+            lease.is_held(of(1), at(950)) && !lease.is_held(of(2), at(950)),
+            "the other clock is not proven yet"
+        );
         beaten(&mut lease, 1000, 1500);
-        assert!(lease.is_held(2, at(1500)) && lease.is_steady(2, at(1500)) && !lease.is_held(3, at(1500)));
-        assert!(lease.is_held(2, at(1400 + 719)) && !lease.is_held(2, at(1400 + 720)));
-        assert_eq!((lease.held_until(2), lease.held_until(3)), (Some(at(1400 + 720)), Some(at(0))));
-        assert!(lease.is_prompt(2, at(1500)) && !lease.is_prompt(3, at(1500)));
+        assert!(
+            lease.is_held(of(2), at(1500))
+                && lease.is_steady(of(2), at(1500))
+                && !lease.is_held(of(3), at(1500))
+        );
+        assert!(lease.is_held(of(2), at(1400 + 719)) && !lease.is_held(of(2), at(1400 + 720)));
+        assert_eq!((lease.held_until(of(2)), lease.held_until(of(3))), (Some(at(1400 + 720)), Some(at(0))));
+        assert!(lease.is_prompt(of(2), at(1500)) && !lease.is_prompt(of(3), at(1500)));
         let slow = lease.beat(at(1500));
         lease.answer((seat(1), Start::default()), slow, (at(91_600), false), at(1650));
-        assert!(!lease.is_prompt(2, at(1650)), "150 ms");
+        assert!(!lease.is_prompt(of(2), at(1650)), "150 ms");
         let mut lease = Lease::new(seat(0));
         beaten(&mut lease, 0, 1500);
         assert_eq!((lease.hears(at(1800)), lease.hears(at(1801))), (Seats::of(seat(1)), Seats::NONE));
-        assert!(!lease.is_steady(2, at(1801)));
+        assert!(!lease.is_steady(of(2), at(1801)));
     }
 
     #[test]
@@ -176,8 +189,8 @@ mod tests {
         lease.give_up();
         lease.answer((seat(1), Start::default()), number, (at(91_501), true), at(1502));
         lease.answer((seat(0), Start::default()), number, (at(91_501), true), at(1502));
-        assert!(!lease.is_held(1, at(1503)));
+        assert!(!lease.is_held(of(1), at(1503)));
         beaten(&mut lease, 1600, 1700);
-        assert!(lease.is_held(2, at(1650)));
+        assert!(lease.is_held(of(2), at(1650)));
     }
 }

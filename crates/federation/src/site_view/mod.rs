@@ -14,7 +14,8 @@
 //! *joining* (every write must reach it, it serves nothing), fetches what it lacks, and is live in the view after. One that
 //! knows that it cannot hold what others write says so ([`Input::Refuses`]) and is left out before it is found late, as long
 //! as a majority is left; it asks to come back when it can.
-//! Without a majority there is no lease and no scope `site`: the node goes on in scope `node`.
+//! Without a majority there is no lease and no scope `site`: the node goes on in scope `node`. One of two, where the other is gone
+//! for good, goes on without it ([`vacancy`]).
 //!
 //! Order: everything in `out` that follows an [`Output::Store`] must wait until that is durable; stores are carried out in
 //! their order. What the shell owes beside that stands at [`Output`].
@@ -38,6 +39,7 @@ mod presence;
 mod register;
 mod round;
 mod seat;
+mod vacancy;
 mod view;
 mod wire;
 mod writes;
@@ -95,6 +97,9 @@ pub enum Input {
     GiveUp(u64),
     /// This node cannot hold what others write (it is frozen, being emptied, full), or it can again.
     Refuses(bool),
+    /// These seats have no machine any more: those that had them were expelled, by an operator's word, and nobody was admitted
+    /// since. What a machine that had one says is not to be brought here any more. Said anew with each start.
+    Gone(Seats),
     /// Everything that a live node held when it was asked in this epoch has arrived here. Said apart from the next, so that
     /// nobody is found late whom this node's own disk keeps waiting.
     Arrived {
@@ -201,6 +206,7 @@ pub struct SiteView {
     rests_until: Instant,
     away: Away,
     refuses: bool,
+    gone: Seats,
     next_beat: Instant,
 }
 
@@ -234,6 +240,7 @@ impl SiteView {
             rests_until: now,
             away: Away { next: limits::AWAY_MIN, until: now, member_since: None },
             refuses: false,
+            gone: Seats::NONE,
             next_beat: now,
         }
     }
@@ -263,6 +270,7 @@ impl SiteView {
                 self.next_beat = now;
             }
             Input::Refuses(_) => {}
+            Input::Gone(seats) => self.gone = seats.and(self.others()),
         }
         self.accept_deferred(now, out);
         self.settle(out);
@@ -300,7 +308,7 @@ impl SiteView {
             return if self.memory.is_none() { Standing::Blank } else { Standing::Apart };
         };
         match (view.live.contains(self.me), view.joining.contains(self.me)) {
-            (true, _) if self.is_caught_up() && self.lease.is_held(self.majority(), now) => Standing::Leased,
+            (true, _) if self.is_caught_up() && self.lease.is_held(self.voters(), now) => Standing::Leased,
             (true, _) | (_, true) => Standing::Holding,
             _ => Standing::Apart,
         }
@@ -316,7 +324,7 @@ impl SiteView {
     pub fn reads_until(&self) -> Option<Instant> {
         let serves = |view: &&View| view.is_quorate(self.all) && view.live.contains(self.me);
         self.view().filter(serves).filter(|_| self.is_caught_up())?;
-        self.lease.held_until(self.majority())
+        self.lease.held_until(self.voters())
     }
 
     /// Who takes a bucket's home over if that is gone, as far as this node knows.
@@ -352,7 +360,7 @@ impl SiteView {
     }
 
     fn majority(&self) -> usize {
-        self.all.majority()
+        self.voters().majority()
     }
 
     fn others(&self) -> Seats {
@@ -429,11 +437,11 @@ impl SiteView {
     }
 
     fn condition(&self, now: Instant) -> Condition {
-        let steady = self.lease.is_steady(self.majority(), now);
+        let steady = self.lease.is_steady(self.voters(), now);
         let hears = self.lease.hears(now);
         let is_member = self.view().is_some_and(|view| view.holders().contains(self.me));
         // Who is left out waits before it comes back, unless one of those that count is gone now, or cannot hold.
-        let is_sound = steady && self.lease.is_prompt(self.majority(), now);
+        let is_sound = steady && self.lease.is_prompt(self.voters(), now);
         let counts = hears.minus(self.refusing(now));
         let is_needed = self.view().is_some_and(|view| !view.live.is_within(counts));
         let condition = Condition {

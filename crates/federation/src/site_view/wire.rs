@@ -1,6 +1,8 @@
 //! How the words of this machine travel between the nodes of a site, and how its memory lies on their disks: one version
 //! byte, then postcard.
 //!
+//! Seats that are vacant ([`super::View::vacant`]) lie in bits that no release before used.
+//!
 //! Invariants: the order of variants and fields is the encoding of version 1: add at the end, never reorder; what decodes
 //! is within [`MOST`], so that no number of another node's making overflows here; a view that decodes could have been
 //! agreed on.
@@ -81,7 +83,7 @@ const fn term(term: Term) -> bool {
 fn view(view: &View) -> bool {
     view.epoch <= MOST
         && !view.live.is_empty()
-        && view.live.and(view.joining).is_empty()
+        && view.live.and(view.joining.or(view.vacant)).is_empty()
         && view.occupants.iter().all(|occupant| occupant.life <= LIVES)
 }
 

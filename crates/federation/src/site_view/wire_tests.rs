@@ -81,6 +81,23 @@ fn who_cannot_hold_says_so_in_the_words_of_version_1() {
     assert_eq!((plain.len(), Said::decode(&word)), (word.len(), Ok(said(refusing))));
 }
 
+/// Where nobody is gone the bytes are those of before; a release that does not know vacant seats refuses the word.
+#[test]
+fn vacant_seats_lie_in_bits_that_were_free() {
+    let mut left = some_view();
+    (left.live, left.vacant) = (Seats::of(Seat::FOUNDER), Seats::of(Seat::new(1).unwrap()));
+    let said = |view| Said { message: Message::Admit(1, (some_ballot(8), view)), ..samples()[0] };
+    let bytes = said(left).encode();
+    let mut before = said(View { vacant: Seats::NONE, ..left }).encode();
+    let differs: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != before[*at]).collect();
+    assert_eq!(differs.len(), 1, "one byte: {differs:?}");
+    let at = differs[0];
+    assert_eq!((before[at], bytes[at]), (0b0100, 0b10_0100));
+    assert_eq!(Said::decode(&bytes), Ok(said(left)));
+    before[at] = 0b1_0100;
+    assert!(Said::decode(&before).is_err(), "seat 0 is live and vacant");
+}
+
 #[test]
 fn what_no_machine_says_is_refused() {
     let refused = |change: &dyn Fn(&mut View)| {

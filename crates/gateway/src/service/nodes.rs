@@ -31,7 +31,7 @@ pub struct NodeStatus {
     pub name: String,
     /// Its node id.
     pub node: String,
-    /// What it is in the view: `live`, `joining`, `out`; `vacant`: nobody was ever given the seat.
+    /// What it is in the view: `live`, `joining`, `out`; `vacant`: nobody has the seat (it was given to nobody, or its machine was expelled).
     pub role: String,
     /// How long ago it was heard; none for this node, or if never.
     pub heard_ms: Option<u64>,

@@ -34,9 +34,11 @@ impl Nodes {
     /// Whether writes can be the site's now, as far as this node knows: it holds them in a view, and it hears a majority of
     /// such as can.
     pub(crate) fn can_settle(&self, now: Instant) -> bool {
-        let others = self.all.iter().filter(|seat| *seat != self.me && self.is_near(*seat, now));
-        let near = others.filter(|seat| !self.does_refuse(*seat)).count();
-        self.holders().is_some() && near + 1 >= self.all.majority()
+        let Some(view) = self.holders() else { return false };
+        let voters = view.voters(self.all);
+        let others = voters.iter().filter(|seat| *seat != self.me && self.is_near(*seat, now));
+        let near: Seats = others.filter(|seat| !self.does_refuse(*seat)).collect();
+        near.with(self.me).and(voters).len() >= voters.majority()
     }
 
     /// Who holds the site's writes, but this node.

@@ -153,7 +153,8 @@ impl Nodes {
         };
         let is_live = view.is_some_and(|view| view.live.contains(self.me));
         let later: Seats = near.and(refusing).iter().filter(|seat| *seat > self.me).collect();
-        let is_enough = |seats: Seats| seats.len() >= self.all.majority();
+        let voters = view.map_or(self.all, |view| view.voters(self.all));
+        let is_enough = |seats: Seats| seats.and(voters).len() >= voters.majority();
         match is_enough(near.minus(refusing)) {
             true => GoesOn::Yes,
             false if is_live && is_enough(near.minus(refusing).or(later)) => GoesOn::ButForLater,

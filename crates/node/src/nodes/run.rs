@@ -140,9 +140,9 @@ pub(crate) fn run(site: &Arc<Site>, ready: Ready, tasks: &Tasks) {
     let (store, nodes, inbox) = (site.store.clone(), nodes.clone(), ready.inbox);
     let (site, tasks) = (site.clone(), tasks.clone());
     let (storing, waiting) = (None, VecDeque::new());
-    let (look, tasks_of) = (Look::default(), tasks.clone());
+    let (look, left, tasks_of) = (Look::default(), Seats::NONE, tasks.clone());
     let stepper =
-        Stepper { machine, nodes, store, clock, inbox, storing, waiting, site, look, tasks: tasks_of };
+        Stepper { machine, nodes, store, clock, inbox, storing, waiting, site, look, left, tasks: tasks_of };
     tasks.spawn(stepper.run());
 }
 
@@ -171,6 +171,8 @@ struct Stepper {
     site: Arc<Site>,
     /// Whether this node can hold what others write.
     look: Look,
+    /// The seats that the machine knows to have nobody any more.
+    left: Seats,
     tasks: Tasks,
 }
 
@@ -228,6 +230,12 @@ impl Stepper {
             self.carry_out(out, inputs);
         }
         self.show();
+        if self.machine.is_fenced() {
+            tracing::warn!(
+                "the seat of this node was given on, by a view that it was not in: it begins without memory"
+            );
+            self.forget();
+        }
     }
 
     fn show(&self) {
@@ -240,9 +248,14 @@ impl Stepper {
         }
     }
 
-    /// Whether this node can hold what others write: looked at ten times a second at least.
+    /// Whether this node can hold what others write, and who has left the site: looked at ten times a second at least.
     fn look(&mut self) {
         let now = self.clock.since_boot();
+        let left = self.site.peers.roster.left(self.nodes.site);
+        if std::mem::replace(&mut self.left, left) != left {
+            tracing::info!(?left, "seats of this site whose machines were expelled");
+            self.input(Input::Gone(left));
+        }
         if let Some(news) = self.look.again(&self.nodes, (&self.site.duties, &self.store), now) {
             self.input(news);
         }
@@ -330,7 +343,7 @@ impl Stepper {
         drop(store(&self.store, ViewFile::new(self.nodes.all.len(), None)));
         self.storing = None;
         self.nodes.has_caught_up.store(false, Ordering::Release);
-        self.look = Look::default();
+        (self.look, self.left) = (Look::default(), Seats::NONE);
         self.input(Input::Wake);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
 
 use skerry_base::{NodeId, SiteId};
-use skerry_federation::site_view::Seat;
+use skerry_federation::site_view::{Seat, Seats};
 use skerry_federation::{Together, limits};
 
 use crate::net::PeerAddress;
@@ -59,8 +59,19 @@ pub(crate) struct Roster {
     seats: RwLock<BTreeMap<(SiteId, Seat), (SiteId, u32)>>,
     /// The site of each node: asked for with each message, and a key is hashed to its node.
     nodes: RwLock<BTreeMap<NodeId, SiteId>>,
-    /// The site of each node that ever belonged.
-    ever: RwLock<BTreeMap<SiteId, SiteId>>,
+    /// Each node that ever belonged.
+    ever: RwLock<BTreeMap<SiteId, Was>>,
+    /// By site and seat, the last machine that it was ever given to: how many had it before, and whether that one belongs.
+    last: RwLock<BTreeMap<(SiteId, Seat), (u32, bool)>>,
+}
+
+/// Where a node is or was, and whether it belongs still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Was {
+    /// The seat that an admin key gave it.
+    pub(crate) place: Place,
+    /// False if it was expelled, or its place was taken.
+    pub(crate) belongs: bool,
 }
 
 /// Of each seat the latest machine.
@@ -75,6 +86,16 @@ fn seats(known: &BTreeMap<SiteId, Known>) -> BTreeMap<(SiteId, Seat), (SiteId, u
         }
     }
     seats
+}
+
+/// Of each seat the last machine that it was given to. Of two of one turn one that belongs.
+fn last(ever: &BTreeMap<SiteId, Was>) -> BTreeMap<(SiteId, Seat), (u32, bool)> {
+    let mut last = BTreeMap::new();
+    for Was { place, belongs } in ever.values() {
+        let given = last.entry((place.site, place.seat)).or_insert((place.turn, *belongs));
+        *given = (*given).max((place.turn, *belongs));
+    }
+    last
 }
 
 /// Of sites with the same node, which no admin key admits, the first.
@@ -95,25 +116,34 @@ impl Roster {
         changed
     }
 
-    /// Replaces what is known of everybody who ever belonged, also who was expelled: of which site a node was. False if
-    /// nothing changed.
-    pub(crate) fn set_ever(&self, places: BTreeMap<SiteId, SiteId>) -> bool {
+    /// Replaces what is known of everybody who ever belonged, also who was expelled. False if nothing changed.
+    pub(crate) fn set_ever(&self, all: BTreeMap<SiteId, Was>) -> bool {
         let mut ever = self.ever.write().unwrap_or_else(PoisonError::into_inner);
-        let changed = *ever != places;
-        *ever = places;
+        let changed = *ever != all;
+        if changed {
+            *self.last.write().unwrap_or_else(PoisonError::into_inner) = last(&all);
+        }
+        *ever = all;
         changed
+    }
+
+    /// The seats of a site whose last machine, of all that an admin key ever gave them to, belongs no more.
+    pub(crate) fn left(&self, site: SiteId) -> Seats {
+        let last = self.last.read().unwrap_or_else(PoisonError::into_inner);
+        let is_left = |((of, _), (_, belongs)): &(&(SiteId, Seat), &(u32, bool))| *of == site && !*belongs;
+        last.iter().filter(is_left).map(|((_, seat), _)| *seat).collect()
     }
 
     /// Who is or ever was a node of a site.
     pub(crate) fn ever_of(&self, site: SiteId) -> BTreeSet<SiteId> {
-        let places = self.ever.read().unwrap_or_else(PoisonError::into_inner);
-        places.iter().filter(|(_, of)| **of == site).map(|(member, _)| *member).collect()
+        let ever = self.ever.read().unwrap_or_else(PoisonError::into_inner);
+        ever.iter().filter(|(_, was)| was.place.site == site).map(|(member, _)| *member).collect()
     }
 
     /// Who is or ever was beside a node that belongs or belonged.
     pub(crate) fn ever_beside(&self, member: SiteId) -> BTreeSet<SiteId> {
-        let site = self.ever.read().unwrap_or_else(PoisonError::into_inner).get(&member).copied();
-        let mut beside = self.ever_of(site.unwrap_or(member));
+        let was = self.ever.read().unwrap_or_else(PoisonError::into_inner).get(&member).copied();
+        let mut beside = self.ever_of(was.map_or(member, |was| was.place.site));
         beside.remove(&member);
         beside
     }
@@ -164,10 +194,13 @@ impl Roster {
         self.site(node).map_or_else(|| node.to_string(), |site| self.name(site))
     }
 
-    /// The machine that fills a seat now, and how many did before it. Should two have been given the same turn, which an
-    /// inviter never does, everybody finds the same one.
+    /// The machine that fills a seat now, and how many did before it; none where the last one belongs no more, though one before
+    /// it may. Should two have been given the same turn, which an inviter never does, everybody finds the same one.
     pub(crate) fn turn(&self, site: SiteId, seat: Seat) -> Option<(SiteId, u32)> {
-        self.seats.read().unwrap_or_else(PoisonError::into_inner).get(&(site, seat)).copied()
+        let (member, turn) =
+            self.seats.read().unwrap_or_else(PoisonError::into_inner).get(&(site, seat)).copied()?;
+        let last = self.last.read().unwrap_or_else(PoisonError::into_inner).get(&(site, seat)).copied();
+        last.is_none_or(|(last, _)| last <= turn).then_some((member, turn))
     }
 
     /// The seat of a site that a member fills now.
@@ -314,6 +347,28 @@ mod tests {
         );
         let fills = |member: u8| roster.seat(site(1), site(member)).map(Seat::index);
         assert_eq!([1, 2, 3, 4, 5, 9].map(fills), [Some(0), Some(1), None, Some(2), None, None]);
+    }
+
+    #[test]
+    fn a_seat_is_left_when_its_last_machine_was_expelled() {
+        let roster = roster();
+        let was = |(member, known): (SiteId, Known), gone: &[u8]| {
+            let belongs = !gone.iter().any(|number| member == site(*number));
+            (member, Was { place: known.place, belongs })
+        };
+        let all = roster.all();
+        let left_by = |gone: &[u8]| {
+            roster.set_ever(all.clone().into_iter().map(|entry| was(entry, gone)).collect());
+            let here =
+                all.clone().into_iter().filter(|(member, _)| !gone.iter().any(|n| *member == site(*n)));
+            roster.replace(here.collect());
+            roster.left(site(1)).iter().map(Seat::index).collect::<Vec<_>>()
+        };
+        assert_eq!(left_by(&[]), Vec::<usize>::new());
+        assert_eq!(left_by(&[3]), Vec::<usize>::new(), "another machine has that seat");
+        assert_eq!((left_by(&[3, 4]), left_by(&[1, 2])), (vec![2], vec![0, 1]));
+        assert_eq!(left_by(&[4]), vec![2], "the one that it replaced does not have it again");
+        assert_eq!(left_by(&[5]), Vec::<usize>::new(), "of another site");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use skerry_base::SiteId;
 use skerry_federation::site_view::Seat;
 use skerry_gateway::service::{
-    AddressRequest, ErrorKind, ExpelRequest, LossRequest, RenameRequest, RequestContext, SeatRequest,
+    AddressRequest, ErrorKind, ExpelRequest, LossRequest, PutOutcome, RenameRequest, RequestContext,
+    SeatRequest,
 };
 
 use super::world::{TestSite, TestWorld, context};
@@ -130,6 +131,53 @@ async fn the_seat_of_an_expelled_node_goes_to_a_machine_of_a_later_turn() {
     assert_eq!((next.site, next.turn), (one.id(), 1));
     let refused = offer(three.site(), root, &seat("site-1", 0, false)).await.unwrap_err();
     assert!(refused.message().contains("1 to 3"), "{refused}");
+    world.stop().await;
+}
+
+/// Of two nodes one is no majority: the other one's word that it remembers nothing, or an operator's that it is expelled, is what
+/// lets it go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_nodes_one_goes_on_when_the_other_is_gone_for_good() {
+    let mut world = TestWorld::of_nodes(2, 0).await;
+    for node in &world.sites {
+        leased(node, &[0, 1]).await;
+    }
+    let scope_of = |put: PutOutcome| put.receipt.scope;
+    let asks = RequestContext { scope: Some("site".into()), ..context() };
+    world.sites[0].create_bucket("photos").await.unwrap();
+    let put = world.sites[0].put_in(&asks, "photos", "before", "both have it").await.unwrap();
+    assert_eq!(scope_of(put).as_deref(), Some("site"));
+
+    // Its disk is emptied.
+    world.sites[1].stop().await;
+    let [one, two] = &mut world.sites[..] else { panic!("two nodes") };
+    let refused = one.put_in(&asks, "photos", "alone", "is no site").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ScopeNotReached, "silence is no reason");
+    std::fs::remove_dir_all(two.directory.path().join("data")).unwrap();
+    two.start().await;
+    for node in [&*one, &*two] {
+        leased(node, &[0, 1]).await;
+    }
+    assert_eq!(two.get("photos", "before").await.unwrap(), "both have it");
+    let put = two.put_in(&asks, "photos", "again", "both have it").await.unwrap();
+    assert_eq!(scope_of(put).as_deref(), Some("site"));
+
+    // It is destroyed, and somebody says so.
+    two.stop().await;
+    one.services().admin.expel("site-1-1", ExpelRequest {}).await.unwrap();
+    leased(one, &[0]).await;
+    let put = one.put_in(&asks, "photos", "left", "one has it").await.unwrap();
+    assert_eq!(scope_of(put).as_deref(), Some("site"));
+    one.stop().await;
+    one.start().await;
+    leased(one, &[0]).await;
+    assert_eq!(one.get("photos", "again").await.unwrap(), "both have it");
+    // Should it run after all: nobody hears it, so nothing is the site's by its word.
+    two.start().await;
+    let put = one.put_in(&asks, "photos", "later", "one has it").await.unwrap();
+    assert_eq!(scope_of(put).as_deref(), Some("site"));
+    let refused = two.put_in(&asks, "photos", "stray", "nobody has it").await.unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::ScopeNotReached | ErrorKind::NotServing), "{refused}");
     world.stop().await;
 }
 

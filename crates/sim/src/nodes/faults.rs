@@ -166,6 +166,7 @@ impl World {
 
     /// Nothing comes (1), nothing goes (2), or both (3); all of it is mended at once.
     fn isolate(&mut self, node: usize, ways: u8) {
+        self.believe_silence(node);
         let last = self.draw.span(millis(100)..=seconds(8));
         for other in (0..self.nodes.len()).filter(|other| *other != node) {
             if ways & 1 != 0 {
@@ -202,23 +203,18 @@ impl World {
     }
 
     /// A disk is lost. What was acknowledged for the site is elsewhere, and the other disks can take its machine in
-    /// again: one at a time, as long as that is so.
+    /// again.
     fn burn(&mut self, node: usize) {
         let holds = |other: usize, write: &u64| other != node && self.nodes[other].kept.held.contains(write);
         // What the site was said to have must be at another of its nodes: that it has reached another site by now helps nobody
         // who reads here.
         let is_at_site = |write: &u64| self.site().any(|other| holds(other, write));
         let is_anywhere = |write: &u64| (0..self.nodes.len()).any(|other| holds(other, write));
-        let is_alone =
-            self.site().filter(|other| *other != node).all(|other| self.nodes[other].memory.is_some());
-        // The last view that counts on nobody else: what it has, also of before there were others, is here only.
-        let seat = self.nodes[node].seat;
-        let is_last = self.views.last_key_value().is_none_or(|(_, view)| view.live.without(seat).is_empty());
         let is_kept = self.acked.iter().all(is_at_site) && self.alone.iter().all(is_anywhere);
-        if self.seated() < 3 || is_last || !is_alone || !is_kept {
+        if self.seated() < 2 || !self.survives(node) || !is_kept {
             return;
         }
-        self.count("burned disks");
+        self.count(if self.seated() == 2 { "burned disks of two" } else { "burned disks" });
         self.kill(node);
         self.burned_at = Some(self.queue.now());
         let genesis = skerry_federation::site_view::Durable::genesis();
@@ -236,7 +232,8 @@ impl World {
             place.id = SiteId(id);
             self.ever.insert(place.id);
         }
-        self.plan(millis(100)..=seconds(6), Event::Mend(Mend::Start(node)));
+        self.forget_what_burned();
+        self.replace_later(node);
     }
 
     pub(super) fn mend(&mut self, mend: Mend) {

@@ -7,7 +7,7 @@
 //! were told of a bucket is what one register could have said. `homes`: a home document of one epoch names one node.
 //! `holders`: a decision that is answered is at all who hold the writes of the view, and so is what an answer "no" rests on.
 //! `names`: a name is given to one (`names.rs`).
-//! `minority`: what is acknowledged in scope `site` is on the disks of a majority. `views`: an epoch is one view, the same
+//! `minority`: what is acknowledged in scope `site` is on the disks of a majority of those that vote. `views`: an epoch is one view, the same
 //! for all. `stall`: with one node lost or slow a write at another reaches scope `site` within 2 s, and no bucket is
 //! without decisions for long. `flapping`, `stuck`: for a node that cannot hold the view changes once, and not at all where it
 //! cannot go on; reads do. `recovery`: once all is whole, every node is live, serves, holds everything that was
@@ -129,7 +129,7 @@ impl World {
         let burned = self.burned_at.is_some_and(|at| self.queue.now().since(at) < seconds(3));
         // Who does not keep a bucket answers for plain writes all the same.
         let is_excused = self.excused == Some(bucket) && matches!(job.why, Why::Plain);
-        if on_disk + usize::from(burned) < self.all.majority() && !is_excused {
+        if on_disk + usize::from(burned) < self.voters_needed(node) && !is_excused {
             self.violated("minority", format!("write {write} of node {node} is on {on_disk} disks"));
         }
         self.acked.insert(write);

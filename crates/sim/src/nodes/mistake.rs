@@ -55,6 +55,8 @@ pub enum Mistake {
     NoMargin,
     /// Who has no room answers for what did not fit.
     EmptyPromise,
+    /// Who falls silent is taken for gone for good.
+    SilenceIsEnd,
     /// The register names when it has said so on its own disk.
     EarlyNaming,
     /// It names though meanwhile an heir was proposed, who may have named otherwise.
@@ -74,6 +76,15 @@ pub enum Mistake {
 }
 
 impl Mistake {
+    /// Nodes of a site at which it shows, where so many were drawn.
+    pub(super) fn nodes(self, drawn: usize) -> usize {
+        match self {
+            Self::SilenceIsEnd => 2,
+            Self::UnheardHome => 3,
+            _ => drawn.max(3),
+        }
+    }
+
     /// Whether it is one about nodes that cannot hold.
     pub(super) const fn is_of_rooms(self) -> bool {
         matches!(self, Self::Unsaid | Self::NoMargin | Self::EmptyPromise)
@@ -124,7 +135,7 @@ impl Mistake {
 }
 
 /// Those that are found within a test's seeds.
-pub const MISTAKES: [Mistake; 18] = [
+pub const MISTAKES: [Mistake; 19] = [
     Mistake::EarlyAnswer,
     Mistake::NoLease,
     Mistake::EarlyScope,
@@ -143,6 +154,7 @@ pub const MISTAKES: [Mistake; 18] = [
     Mistake::Unsaid,
     Mistake::NoMargin,
     Mistake::EmptyPromise,
+    Mistake::SilenceIsEnd,
 ];
 
 /// Those that this world finds in some seeds only, or in none: `tests/tenures` finds them, in which nothing waits for its time.

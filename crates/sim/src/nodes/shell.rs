@@ -31,6 +31,8 @@ impl World {
         }
         let since = place.clock.read(now);
         place.machine = Some(SiteView::new(place.seat, all, memory, since));
+        self.seated_anew(node);
+        self.tell_gone(node);
         self.give(node, Input::Wake);
         if self.refuses(node) {
             self.tell_room(node);
@@ -69,6 +71,7 @@ impl World {
         self.plan_wake(node);
         self.judge_leases();
         self.answer_in_vain(node);
+        self.forget_if_fenced(node);
         // Whoever serves in a view from now on takes over what is its own in it.
         if reads && (!read || self.nodes[node].machine.as_ref().and_then(SiteView::epoch) != before) {
             (0..BUCKETS.len()).for_each(|bucket| self.stir(node, bucket));
