@@ -150,6 +150,8 @@ enum Why {
     Naming(u64),
     /// What was named need not be said again.
     Given,
+    /// Nothing: the others hear at once that a home is kept among them, if they can.
+    Opened,
     /// Nothing, as soon as it is on this disk.
     Quiet,
 }

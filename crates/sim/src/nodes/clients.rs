@@ -126,7 +126,7 @@ impl World {
         } else {
             self.give(node, Input::Write { write: number, bound: job.bound });
         }
-        if matches!(job.why, Why::Quiet) {
+        if matches!(job.why, Why::Quiet | Why::Opened) {
             let bucket = self.writes.get(&write).map(|of| of.bucket);
             bucket.into_iter().for_each(|bucket| self.stir(node, bucket));
         }
@@ -139,7 +139,7 @@ impl World {
         if self.is_judged_for_stalls(node) && matches!(job.why, Why::Plain) {
             self.outcome.longest = self.outcome.longest.max(took);
         }
-        let is_alone = matches!(job.why, Why::Alone(_) | Why::Quiet);
+        let is_alone = matches!(job.why, Why::Alone(_) | Why::Quiet | Why::Opened);
         if !is_alone {
             self.judge_acknowledged(node, &job);
         }
@@ -169,7 +169,7 @@ impl World {
             }
             Why::Naming(epoch) => self.carry_out_namings(node, (&job, epoch)),
             Why::Given => self.keep_settled(node, &job),
-            Why::Quiet => {}
+            Why::Quiet | Why::Opened => {}
         }
     }
 
@@ -193,6 +193,7 @@ impl World {
         self.give(node, Input::GiveUp(number));
         match job.why {
             Why::Pass(_) => self.count("heirs not settled"),
+            Why::Opened => self.count("openings not settled"),
             Why::Naming(_) | Why::Given => self.count("namings not settled"),
             _ => self.count(what),
         }

@@ -242,7 +242,7 @@ impl World {
         if machine.stuck(now).is_empty() && !is_out {
             return;
         }
-        let waits = |job: &Job| !matches!(job.why, Why::Pass(_) | Why::Alone(_) | Why::Quiet);
+        let waits = |job: &Job| !matches!(job.why, Why::Pass(_) | Why::Alone(_) | Why::Opened | Why::Quiet);
         let is_begun = |job: &Job| self.nodes[node].kept.held.contains(&job.write);
         let jobs = self.nodes[node].jobs.iter().filter(|(_, job)| waits(job) && is_begun(job));
         for job in jobs.map(|(number, _)| *number).collect::<Vec<_>>() {

@@ -208,7 +208,7 @@ impl World {
             self.nodes[node].kept.vector(bucket).iter().filter(|(origin, _)| origin.node.0 == me.0).collect();
         let said = TenureDocument { seen: known.opening(&self.ever, &own), ..said };
         let what = self.tenure(node, bucket, said);
-        self.take_in(node, (bucket, what), Why::Quiet, None);
+        self.take_in(node, (bucket, what), Why::Opened, None);
     }
 
     pub(super) fn pass(&mut self, node: usize, bucket: usize, said: TenureDocument) {
