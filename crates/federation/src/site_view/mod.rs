@@ -23,7 +23,8 @@
 //! Why a register of our own and not a log: docs/decisions/2026-11-22-site-views.md.
 //!
 //! Invariants: time is this node's own and only measures spans; two nodes hold leases of the same epoch or one of them
-//! holds none; a view is agreed on by a majority that includes nobody without memory.
+//! holds none; a view is agreed on by a majority that includes nobody without memory; nothing settles in a view once a later one
+//! may be agreed on: who has accepted that holds nothing more in the one before.
 
 use skerry_base::{BucketId, Instant};
 
@@ -354,9 +355,17 @@ impl SiteView {
         self.view().is_some_and(|view| !view.holders().and(self.refusing(now)).is_empty())
     }
 
-    /// Whether this node may let in, and answer for, a write that was asked for in an epoch.
+    /// Whether this node may let in, and answer for, a write that was asked for in an epoch: the one that it is in, and no later
+    /// view was accepted here. Of those who hold writes in a view one has accepted the next before that is agreed on, so
+    /// that what settles in a view is at all of them before anybody is in the next.
     pub fn may_hold(&self, epoch: u64) -> bool {
-        self.view().is_some_and(|view| view.epoch == epoch && view.holders().contains(self.me))
+        self.holds_in() == Some(epoch)
+    }
+
+    /// The epoch in which it may, if there is one.
+    pub fn holds_in(&self) -> Option<u64> {
+        let view = self.view().filter(|view| view.holders().contains(self.me))?;
+        self.memory.is_some_and(|memory| memory.epoch() <= view.epoch).then_some(view.epoch)
     }
 
     fn majority(&self) -> usize {
@@ -384,8 +393,8 @@ impl SiteView {
 
     /// The holders of a view in which this node can settle a write.
     fn holders(&self) -> Option<(u64, Seats)> {
-        let view = self.view().filter(|view| view.is_quorate(self.all))?;
-        view.holders().contains(self.me).then(|| (view.epoch, view.holders()))
+        let view = self.view().filter(|view| view.is_quorate(self.all) && self.may_hold(view.epoch))?;
+        Some((view.epoch, view.holders()))
     }
 
     fn ask_holders(&mut self, now: Instant, out: &mut Vec<Output>) {

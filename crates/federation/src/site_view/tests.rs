@@ -236,6 +236,26 @@ fn a_machine_with_an_empty_disk_is_taken_in_by_the_others() {
     assert_eq!(table.stored[0], before, "the machine that it replaced is not heard");
 }
 
+/// Seed 1964 of the simulator: a node that had been in a later view was started again, heard first of the one before, and held
+/// what was written in it, which the others did not have.
+#[test]
+fn who_accepted_a_later_view_holds_nothing_in_the_one_before() {
+    let mut table = Table::new(3);
+    table.run(6000);
+    table.silent = [0].into();
+    table.run(4000);
+    assert_eq!(table.live(2), seats(&[1, 2]));
+    table.silent = [2].into();
+    table.run(9000);
+    assert_eq!((table.live(0), table.live(2)), (seats(&[0, 1]), seats(&[1, 2])));
+    table.silent = [0].into();
+    table.restart(1, Memory::Kept(table.stored[1].started()));
+    table.give(2, Input::Write { write: 7, bound: None });
+    table.run(400);
+    assert_eq!(table.epochs()[1], table.epochs()[2], "it has heard of that one only");
+    assert!(table.settled.is_empty(), "and does not hold in it");
+}
+
 #[test]
 fn four_nodes_in_two_halves_have_no_site() {
     let mut table = Table::new(4);

@@ -19,7 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use skerry_base::{BucketId, Instant, NodeId, SiteId};
-use skerry_federation::site_view::{Durable, Gaps, Input, Said, Seat, Seats, Standing, View, limits};
+use skerry_federation::site_view::{
+    Durable, Gaps, Input, Said, Seat, Seats, SiteView, Standing, View, limits,
+};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 mod aside;
@@ -81,6 +83,8 @@ enum Event {
 struct Shown {
     standing: Standing,
     view: Option<View>,
+    /// The epoch in which this node holds what others write.
+    holds_in: Option<u64>,
     /// Until when this node reads for the site.
     reads_until: Option<Instant>,
     /// Who says that it cannot hold what others write, and which of them the view cannot go on without.
@@ -167,13 +171,15 @@ impl Nodes {
         }
     }
 
-    fn show(&self, standing: Standing, view: Option<View>, reads_until: Option<Instant>) {
+    fn show(&self, machine: &SiteView, now: Instant) {
+        let (standing, view) = (machine.standing(now), machine.view().copied());
         let mut shown = lock(&self.shown);
         if (shown.standing, shown.view) != (standing, view) {
             let (epoch, live) = (view.map(|view| view.epoch), view.map(|view| view.live));
             tracing::info!(?standing, epoch, ?live, "the view of this site");
         }
-        (shown.standing, shown.view, shown.reads_until) = (standing, view, reads_until);
+        (shown.standing, shown.view) = (standing, view);
+        (shown.holds_in, shown.reads_until) = (machine.holds_in(), machine.reads_until());
         drop(shown);
         if standing == Standing::Leased {
             self.has_caught_up.store(true, Ordering::Release);
@@ -195,8 +201,7 @@ impl Nodes {
 
     /// Whether this node may let in, and answer for, what was asked for in an epoch.
     fn may_hold(&self, epoch: u64) -> bool {
-        let view = lock(&self.shown).view;
-        view.is_some_and(|view| view.epoch == epoch && view.holders().contains(self.me))
+        lock(&self.shown).holds_in == Some(epoch)
     }
 
     /// Returns when this node is in an epoch, or after this time: who asks may have heard of it a moment earlier.

@@ -78,6 +78,7 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
     let shown = Shown {
         standing: Standing::Apart,
         view: None,
+        holds_in: None,
         reads_until: None,
         refusing: Seats::NONE,
         stuck: Seats::NONE,
@@ -240,9 +241,8 @@ impl Stepper {
 
     fn show(&self) {
         let now = self.clock.since_boot();
-        let standing = self.machine.standing(now);
         self.nodes.show_refusing(self.machine.refusing(now), self.machine.stuck(now));
-        self.nodes.show(standing, self.machine.view().copied(), self.machine.reads_until());
+        self.nodes.show(&self.machine, now);
         if let Some(why) = hindrance(&self.site) {
             self.nodes.end_all(&why);
         }
