@@ -93,7 +93,8 @@ impl Lease {
 
     /// Until when a majority of these have promised, if nothing else is heard.
     pub(super) fn held_until(&self, voters: Seats) -> Option<Instant> {
-        let mut until: Vec<Instant> = voters.iter().map(|seat| self.until[seat.index()]).collect();
+        let mut until = [Instant(0); SEATS];
+        voters.iter().for_each(|seat| until[seat.index()] = self.until[seat.index()]);
         until.sort_unstable();
         until.iter().rev().nth(voters.majority() - 1).copied()
     }
