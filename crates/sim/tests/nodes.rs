@@ -53,8 +53,9 @@ fn a_site_of_several_nodes_keeps_its_promises() {
 ///
 /// 368: beats of a node whose wire had been slow arrived behind later ones, and said again that it does not hear a good
 /// node: the view went on without that one, and its writes waited for more than 2 s. 1964: a node that was started again had
-/// forgotten that it was in a later view, and held what was written in the one before.
-const REGRESSIONS: [u64; 2] = [368, 1964];
+/// forgotten that it was in a later view, and held what was written in the one before. 499: two nodes interrupted each other's
+/// rounds for as long as the lease of the third lasted.
+const REGRESSIONS: [u64; 3] = [368, 499, 1964];
 
 #[test]
 fn what_broke_once_stays_whole() {

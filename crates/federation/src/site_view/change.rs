@@ -1,7 +1,8 @@
 //! When the view must change, into which, and who says so.
 //!
 //! Only a live node proposes, and only while a majority answers it promptly (a slow one would find the others slow): the
-//! one with the lowest seat at once, the others a moment later if nothing happened. What it proposes are the nodes that
+//! one with the lowest seat at once, the others a moment later if nothing happened; who has promised another one's round leaves
+//! it its time, since a round may have to wait for a lease. What it proposes are the nodes that
 //! hear each other, answer in time, can hold what the others write and trust their clocks. Where one of two is gone for good,
 //! [`super::vacancy`] says what is proposed.
 //!
@@ -29,7 +30,7 @@ impl SiteView {
         if self.round.is_some() || self.memory.is_none() {
             return;
         }
-        let Some(goal) = self.goal(now) else {
+        let Some(goal) = self.goal(now).filter(|_| !self.is_yielding(now)) else {
             self.proposes_at = None;
             return;
         };
@@ -40,6 +41,12 @@ impl SiteView {
             self.proposes_at = None;
             self.propose(goal, now, out);
         }
+    }
+
+    /// Whether another one's round goes on: a higher ballot would only begin anew what waits there for leases to run out. Who
+    /// is not heard any more is not waited for.
+    fn is_yielding(&self, now: Instant) -> bool {
+        self.yields.is_some_and(|(to, until)| now < until && self.lease.hears(now).contains(to))
     }
 
     /// What is to be agreed on: a later view, or (`Some(None)`) what is in the register, to learn it.

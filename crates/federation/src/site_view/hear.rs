@@ -96,6 +96,7 @@ impl SiteView {
         self.lease.give_up();
         self.asks_again_at = now.after(PAUSE);
         self.grants.pause(now);
+        self.yields = Some((from, now.after(PAUSE)));
         self.say(from, Message::Release(ballot, term), out);
         out.push(Output::Store(durable));
         self.say(from, Message::Promise(ballot, durable.accepted), out);
@@ -161,7 +162,7 @@ impl SiteView {
     }
 
     fn resume(&mut self, now: Instant) {
-        self.asks_again_at = now;
+        (self.asks_again_at, self.yields) = (now, None);
         self.grants.resume();
     }
 

@@ -205,6 +205,8 @@ pub struct SiteView {
     unsettled_since: Option<Instant>,
     proposes_at: Option<Instant>,
     rests_until: Instant,
+    /// Whose round this node leaves time, and until when.
+    yields: Option<(Seat, Instant)>,
     away: Away,
     refuses: bool,
     gone: Seats,
@@ -239,6 +241,7 @@ impl SiteView {
             unsettled_since: None,
             proposes_at: None,
             rests_until: now,
+            yields: None,
             away: Away { next: limits::AWAY_MIN, until: now, member_since: None },
             refuses: false,
             gone: Seats::NONE,

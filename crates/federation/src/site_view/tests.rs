@@ -12,6 +12,8 @@ pub(super) struct Table {
     now: Instant,
     pub(super) nodes: Vec<SiteView>,
     pub(super) silent: BTreeSet<usize>,
+    /// A node to which nothing of the others comes.
+    deaf: Option<usize>,
     /// Nodes that hold nothing of others.
     pub(super) full: BTreeSet<usize>,
     wire: VecDeque<(Seat, Input)>,
@@ -37,6 +39,7 @@ impl Table {
             now: Instant(MS),
             nodes: all.iter().map(node).collect(),
             silent: BTreeSet::new(),
+            deaf: None,
             full: BTreeSet::new(),
             wire: VecDeque::new(),
             settled: BTreeMap::new(),
@@ -85,7 +88,8 @@ impl Table {
                     Input::Heard(said) => said.from.index(),
                     _ => to.index(),
                 };
-                if from == to.index() || self.reaches(from, to.index()) {
+                let is_heard = self.reaches(from, to.index()) && self.deaf != Some(to.index());
+                if from == to.index() || is_heard {
                     self.give(to.index(), input);
                 }
             }
@@ -171,6 +175,35 @@ fn a_node_that_is_gone_holds_up_a_write_for_less_than_two_seconds_and_comes_back
     table.silent.clear();
     table.run(8000);
     assert_eq!(table.standings(), [Standing::Leased; 3]);
+}
+
+/// Seed 499 of the simulator: the two that were left took turns to interrupt each other, for as long as the lease of the third
+/// lasted that heard nothing, and that one was back before they had agreed.
+#[test]
+fn who_has_promised_leaves_a_round_its_time() {
+    let mut table = Table::new(3);
+    table.run(5000);
+    table.deaf = Some(0);
+    let before = table.stored[1].promised.round;
+    table.give(1, Input::Write { write: 1, bound: None });
+    table.give(2, Input::Write { write: 2, bound: None });
+    table.run(1500);
+    assert_eq!((table.live(1), table.live(2)), (seats(&[1, 2]), seats(&[1, 2])));
+    assert_eq!(table.stored[1].promised.round, before + 1, "one round was enough");
+    assert!(table.settled.contains_key(&1) && table.settled.contains_key(&2));
+    // Unless who began it is gone.
+    table.deaf = None;
+    table.run(8000);
+    assert_eq!(table.standings(), [Standing::Leased; 3]);
+    let ballot = Ballot { round: before + 100, seat: seat(0), ..Ballot::default() };
+    let start = table.stored[0].start;
+    for to in [1, 2] {
+        let message = Message::Prepare(Ballot { start, ..ballot });
+        table.give(to, Input::Heard(Said { from: seat(0), start, message }));
+    }
+    table.silent.insert(0);
+    table.run(1700);
+    assert_eq!((table.live(1), table.live(2)), (seats(&[1, 2]), seats(&[1, 2])));
 }
 
 #[test]

@@ -216,6 +216,7 @@ impl World {
     pub(super) fn is_judged_for_stalls(&self, node: usize) -> bool {
         self.weather == Weather::Calm
             && ![self.target, self.far()].contains(&node)
+            && !self.was_out(node)
             && self.queue.now().since(Instant(0)) > millis(7500)
     }
 

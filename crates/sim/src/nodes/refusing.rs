@@ -8,13 +8,15 @@
 //! rests (`flapping`), and where too few are left to go on without them it does not change at all, reads go on, and no write
 //! waits for what cannot be (`stuck`, `stall`).
 
+use std::collections::BTreeMap;
+
 use skerry_base::Instant;
-use skerry_federation::site_view::Input;
+use skerry_federation::site_view::{Input, View};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::Draw;
 
 use super::faults::Mend;
-use super::{Event, Job, Mistake, Weather, Why, World};
+use super::{Event, Job, Mistake, STALL, Weather, Why, World};
 
 /// Records that must fit again before a full disk counts as one with room: more than comes free in a spell of calm weather.
 const MARGIN: u32 = 100;
@@ -28,6 +30,8 @@ pub(super) struct Rooms {
     /// Whether there are such.
     is_on: bool,
     spell: Option<Spell>,
+    /// Nodes that could not hold, beside the one that calm weather strikes; and since when each is live again.
+    out: BTreeMap<usize, Option<Instant>>,
 }
 
 impl Rooms {
@@ -35,7 +39,7 @@ impl Rooms {
         let mut draw = Draw::from_seed(seed).fork("rooms");
         let is_on = draw.below(2) == 0;
         let is_on = mistake.map_or(is_on, Mistake::is_of_rooms);
-        Self { draw, is_on, spell: None }
+        Self { draw, is_on, spell: None, out: BTreeMap::new() }
     }
 }
 
@@ -152,8 +156,9 @@ impl World {
             node.machine.is_some() && (node.slow_wire + node.slow_disk).is_zero() && node.room == Room::Plenty
         };
         let is_whole = self.site().all(|node| is_quiet(&self.nodes[node])) && self.cuts.is_empty();
-        let joins = self.views.last_key_value().is_none_or(|(_, view)| !view.joining.is_empty());
-        if !is_whole || joins {
+        // Who is not live comes back meanwhile, if its disk has room for the first records.
+        let are_live = self.views.last_key_value().is_some_and(|(_, view)| view.live == self.all);
+        if !is_whole || !are_live {
             return;
         }
         let stops_all = self.draw.below(3) == 0 && self.mistake.is_none();
@@ -209,6 +214,22 @@ impl World {
         }
         if spell.stops_all() {
             self.forgive_waits();
+            let others = spell.nodes.iter().filter(|node| **node != self.target);
+            self.rooms.out = others.map(|node| (*node, None)).collect();
+        }
+    }
+
+    /// Whether what is written through a node may wait because it could not hold: who left again and again is longer away.
+    pub(super) fn was_out(&self, node: usize) -> bool {
+        let now = self.queue.now();
+        self.rooms.out.get(&node).is_some_and(|back| back.is_none_or(|at| now.since(at) <= STALL))
+    }
+
+    /// A node is in this view.
+    pub(super) fn note_back(&mut self, node: usize, view: &View) {
+        let (now, seat) = (self.queue.now(), self.nodes[node].seat);
+        if let Some(back) = self.rooms.out.get_mut(&node) {
+            *back = view.live.contains(seat).then_some(now);
         }
     }
 
