@@ -3,7 +3,7 @@
 //! A test that passes then is `flaky`: it is named at the end with that word, and its first failure stays in the output.
 //! Invariants: what fails twice fails; so do more than [`MOST`] flaky ones, and a binary that broke off.
 
-use crate::{journeys, run};
+use crate::{journeys, run, test};
 
 /// Flaky ones that one run may have: a machine was busy. More is something that broke.
 pub(crate) const MOST: usize = 2;
@@ -21,11 +21,10 @@ pub(crate) fn is_begin(line: &str) -> bool {
 
 /// Whether these tests pass by themselves, one after the other.
 pub(crate) fn pass(names: &[String]) -> Result<bool, String> {
-    let arguments =
-        ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--exact", "--test-threads=1"];
     let mut passed = 0;
-    let succeeded = run::watch(run::cargo(&arguments).args(names), |line| {
-        passed += crate::test::result(line).map_or(0, |[passed, ..]| passed);
+    let mut command = test::cargo();
+    let succeeded = run::watch(command.args(["--", "--exact", "--test-threads=1"]).args(names), |line| {
+        passed += test::result(line).map_or(0, |[passed, ..]| passed);
     })?;
     Ok(succeeded && passed >= names.len())
 }

@@ -26,6 +26,11 @@ pub(crate) enum Binary {
     Built,
 }
 
+/// The product as the tests of the workspace build it.
+pub(crate) fn tested() -> PathBuf {
+    run::target().join("debug/skerry")
+}
+
 /// Runs the journeys; arguments go to `journeys/run.py`.
 pub(crate) fn run(arguments: &[String], binary: Binary) -> Result<Tally, String> {
     let mut tally = Tally::default();
@@ -39,7 +44,7 @@ pub(crate) fn run(arguments: &[String], binary: Binary) -> Result<Tally, String>
     if binary == Binary::Built {
         run::show(&mut run::cargo(&["build", "--locked", "--package", "skerry-cli"]))?;
     }
-    let mut command = script(&python, "run.py", &run::target().join("debug/skerry"));
+    let mut command = script(&python, "run.py", &tested());
     if let Some(aws) = prerequisites::aws_v2() {
         command.args(["--aws2", aws]);
     }

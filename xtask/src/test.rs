@@ -2,6 +2,8 @@
 //! under a foreign checker, the journeys. All of CI is this command; its last line is the sum. What failed is named at the end,
 //! and run once more by itself (`again.rs`).
 
+use std::process::Command;
+
 use crate::{again, gate, journeys, linear, prerequisites, run};
 
 #[derive(Default)]
@@ -37,10 +39,16 @@ fn heading(what: &str) {
     println!("\n== {what}");
 }
 
+/// The tests of the workspace. The lab drives the product that is built with them, before the first one begins.
+pub(crate) fn cargo() -> Command {
+    let mut command = run::cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.env("SKERRY_BINARY", journeys::tested());
+    command
+}
+
 fn workspace(sum: &mut Sum) -> Result<(), String> {
     let (mut broke, mut names, mut running) = (0, Vec::new(), 0_usize);
-    let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
-    let succeeded = run::watch(&mut run::cargo(&arguments), |line| {
+    let succeeded = run::watch(&mut cargo(), |line| {
         names.extend(again::failed(line).map(str::to_owned));
         running += usize::from(again::is_begin(line));
         if let Some([passed, failed, ignored]) = result(line) {

@@ -24,10 +24,15 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The product, built by the same cargo; a second or so if it is built already.
+/// The product: the one that the tests of the workspace have built (`cargo xtask test` names it), or built by the same cargo,
+/// which takes minutes: alone it has other features of the libraries, so they are built as well.
 fn product() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
+        if let Some(binary) = std::env::var_os("SKERRY_BINARY").map(PathBuf::from) {
+            assert!(binary.is_file(), "SKERRY_BINARY: no {}", binary.display());
+            return binary;
+        }
         let status =
             Command::new(env!("CARGO")).args(["build", "--package", "skerry-cli", "--locked"]).status();
         assert!(status.unwrap().success(), "the product does not build");
