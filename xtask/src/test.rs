@@ -43,8 +43,16 @@ fn heading(what: &str) {
 pub(crate) fn cargo() -> Command {
     let mut command = run::cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.env("SKERRY_BINARY", journeys::tested());
+    if std::env::var_os(THREADS).is_none() {
+        let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        command.env(THREADS, (2 * processors).to_string());
+    }
     command
 }
+
+/// How many tests of a binary run at once. Those of real nodes wait for most of their time: with as many threads as processors, as
+/// it is by itself, one of two stands idle.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 fn workspace(sum: &mut Sum) -> Result<(), String> {
     let (mut broke, mut names, mut running) = (0, Vec::new(), 0_usize);

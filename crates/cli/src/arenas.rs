@@ -19,6 +19,10 @@ const ARENAS: &str = "2";
 /// From this size on memory comes from the system and goes back to it at once. Left alone the bound rises to the size of what
 /// was freed, so to that of a chunk.
 const APART: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "524288");
+/// So much at the end of an arena is kept for what comes next; beyond it memory goes back to the system. Twice the other one, as
+/// the allocator has it where neither is set: once that one is, it would give back what a page of a listing took, 128 KiB at
+/// a time, and fault it in again for the next page (55 to 94 page faults each, 0.6 with this).
+const KEPT: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "1048576");
 
 /// Puts this program, told of the arenas, in the place of itself: same process, same arguments, same open files. Comes back
 /// only where that cannot be; then the server runs all the same and takes more memory.
@@ -33,8 +37,8 @@ fn replace() -> io::Result<Infallible> {
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    if std::env::var_os(APART.0).is_none() {
-        command.env(APART.0, APART.1);
+    for (name, bytes) in [APART, KEPT].iter().filter(|(name, _)| std::env::var_os(name).is_none()) {
+        command.env(name, bytes);
     }
     Err(command.args(arguments).env(VARIABLE, ARENAS).exec())
 }
