@@ -42,7 +42,7 @@ fn heading(what: &str) {
 /// The tests of the workspace. The lab drives the product that is built with them, before the first one begins.
 pub(crate) fn cargo() -> Command {
     let mut command = run::cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
-    command.env("SKERRY_BINARY", journeys::tested());
+    command.env("SKERRY_TESTED_BINARY", journeys::tested());
     if std::env::var_os(THREADS).is_none() {
         let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         command.env(THREADS, (2 * processors).to_string());

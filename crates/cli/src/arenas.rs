@@ -1,4 +1,4 @@
-//! Few arenas for the C library's allocator, and none for whole chunks: it takes both from the environment before a program
+//! Few arenas for the C library's allocator, and none for whole chunks: it takes these from the environment before a program
 //! begins.
 //!
 //! Why: unless told otherwise it keeps eight arenas a processor, so one for nearly each thread, and each keeps what it once
@@ -21,7 +21,7 @@ const ARENAS: &str = "2";
 const APART: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "524288");
 /// So much at the end of an arena is kept for what comes next; beyond it memory goes back to the system. Twice the other one, as
 /// the allocator has it where neither is set: once that one is, it would give back what a page of a listing took, 128 KiB at
-/// a time, and fault it in again for the next page (55 to 94 page faults each, 0.6 with this).
+/// a time, and fault it in again for the next page (55 to 94 page faults each, 0.4 to 6 with this).
 const KEPT: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "1048576");
 
 /// Puts this program, told of the arenas, in the place of itself: same process, same arguments, same open files. Comes back

@@ -29,8 +29,8 @@ fn alone() -> MutexGuard<'static, ()> {
 fn product() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        if let Some(binary) = std::env::var_os("SKERRY_BINARY").map(PathBuf::from) {
-            assert!(binary.is_file(), "SKERRY_BINARY: no {}", binary.display());
+        if let Some(binary) = std::env::var_os("SKERRY_TESTED_BINARY").map(PathBuf::from) {
+            assert!(binary.is_file(), "SKERRY_TESTED_BINARY: no {}", binary.display());
             return binary;
         }
         let status =

@@ -43,10 +43,10 @@ impl SiteView {
         }
     }
 
-    /// Whether another one's round goes on: a higher ballot would only begin anew what waits there for leases to run out. Who
+    /// Whether another one's round goes on: a higher ballot would only interrupt it while it waits for leases to run out. Who
     /// is not heard any more is not waited for.
     fn is_yielding(&self, now: Instant) -> bool {
-        self.yields.is_some_and(|(to, until)| now < until && self.lease.hears(now).contains(to))
+        self.yields.is_some_and(|(to, _)| self.lease.hears(now).contains(to))
     }
 
     /// What is to be agreed on: a later view, or (`Some(None)`) what is in the register, to learn it.

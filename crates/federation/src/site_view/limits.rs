@@ -1,6 +1,7 @@
 //! The bounds and times of a site of several nodes, each with its reason.
 //!
-//! Together they bound a stall: [`LATE`] + a stagger + [`LEASE`] + two exchanges on the LAN and a beat are below 2 s.
+//! Together they bound a stall: [`LATE`] + a stagger + [`LEASE`] + two exchanges on the LAN and a beat are below 2 s. So is what
+//! takes [`PAUSE`] in the place of [`LEASE`], and one more stagger: a round that came to nothing though who began it is heard.
 
 use core::time::Duration;
 
@@ -30,8 +31,8 @@ pub const UNSTEADY: Duration = Duration::from_millis(1600);
 /// A node that has not made a write durable after this is late, and the view goes on without it. Longer than an
 /// ordinary pause of an SD card, short enough for the 2 s.
 pub const LATE: Duration = Duration::from_millis(500);
-/// After a promise of a higher ballot nobody is granted or asks for a lease for so long: longer than [`LEASE`], so
-/// that a change that must wait for one to end gets its chance.
+/// After a promise of a higher ballot nobody is granted or asks for a lease for so long, nor does who promised propose anything:
+/// longer than [`LEASE`], so that a change that must wait for one to end gets its chance.
 pub const PAUSE: Duration = Duration::from_millis(1000);
 /// A change of view that takes longer is begun anew with a higher ballot.
 pub const ROUND: Duration = Duration::from_millis(1500);

@@ -276,6 +276,7 @@ impl SiteView {
             Input::Refuses(_) => {}
             Input::Gone(seats) => self.gone = seats.and(self.others()),
         }
+        self.yields = self.yields.filter(|(_, until)| now < *until);
         self.accept_deferred(now, out);
         self.settle(out);
         if now >= self.next_beat {
@@ -290,7 +291,8 @@ impl SiteView {
             // Only what is blocked by time; `Instant(0)` leaves nothing out.
             self.grants.blocked_until(of.view.epoch, &of.released, Instant(0))
         });
-        [self.proposes_at, deferred].into_iter().flatten().fold(self.next_beat, Instant::min)
+        let yields = self.yields.map(|(_, until)| until);
+        [self.proposes_at, deferred, yields].into_iter().flatten().fold(self.next_beat, Instant::min)
     }
 
     /// The view that this node knows to be agreed on.

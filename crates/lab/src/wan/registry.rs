@@ -238,7 +238,15 @@ fn remove(path: &Path, cleaned: &mut Cleaned) {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// One at a time: to clean is to end what any dead run has left on this machine, so that of the other test too.
+    fn cleaning() -> MutexGuard<'static, ()> {
+        static ONE: Mutex<()> = Mutex::new(());
+        ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn a_run_is_alive_as_long_as_its_lab() {
@@ -251,6 +259,7 @@ mod tests {
 
     #[test]
     fn a_run_takes_its_files_with_it() {
+        let _alone = cleaning();
         let run = Run::begin().unwrap();
         let directory = run.directory().to_owned();
         let file = std::env::temp_dir().join(format!("skerry-lab-test-{}", run.id()));
@@ -265,6 +274,7 @@ mod tests {
 
     #[test]
     fn clean_finishes_what_a_dead_lab_and_a_dead_guard_left() {
+        let _alone = cleaning();
         // No process has this number, so the run's lab is dead.
         let id = format!("{}-{}-0", u32::MAX, std::process::id());
         let living = Run::begin().unwrap();

@@ -36,7 +36,7 @@ impl World {
             self.violated("views", format!("node {node} is in {view:?}, another was in {known:?}"));
         }
         self.count("views entered");
-        self.note_back(node, &view);
+        self.note_out(node, &view);
     }
 
     /// The epochs of the leases that are held now, by node.

@@ -9,6 +9,7 @@
 //! waits for what cannot be (`stuck`, `stall`).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use skerry_base::Instant;
 use skerry_federation::site_view::{Input, View};
@@ -22,6 +23,8 @@ use super::{Event, Job, Mistake, STALL, Weather, Why, World};
 const MARGIN: u32 = 100;
 /// Views that one node that cannot hold may cost: it is left out; and what was on its way just then.
 const CHANGES: u64 = 2;
+/// A view that leaves a node out so soon after it could hold nothing does so for that: what was on its way.
+const CAUSED: Duration = millis(500);
 
 /// What of a world is about nodes that cannot hold: drawn apart, so that worlds without them are what they were.
 #[derive(Debug)]
@@ -30,7 +33,9 @@ pub(super) struct Rooms {
     /// Whether there are such.
     is_on: bool,
     spell: Option<Spell>,
-    /// Nodes that could not hold, beside the one that calm weather strikes; and since when each is live again.
+    /// Nodes that could not hold, beside the one that calm weather strikes, and until when.
+    held_nothing: BTreeMap<usize, Instant>,
+    /// Those of them that a view left out for that, and since when each is live again.
     out: BTreeMap<usize, Option<Instant>>,
 }
 
@@ -39,7 +44,7 @@ impl Rooms {
         let mut draw = Draw::from_seed(seed).fork("rooms");
         let is_on = draw.below(2) == 0;
         let is_on = mistake.map_or(is_on, Mistake::is_of_rooms);
-        Self { draw, is_on, spell: None, out: BTreeMap::new() }
+        Self { draw, is_on, spell: None, held_nothing: BTreeMap::new(), out: BTreeMap::new() }
     }
 }
 
@@ -215,7 +220,7 @@ impl World {
         if spell.stops_all() {
             self.forgive_waits();
             let others = spell.nodes.iter().filter(|node| **node != self.target);
-            self.rooms.out = others.map(|node| (*node, None)).collect();
+            self.rooms.held_nothing = others.map(|node| (*node, self.queue.now())).collect();
         }
     }
 
@@ -226,10 +231,14 @@ impl World {
     }
 
     /// A node is in this view.
-    pub(super) fn note_back(&mut self, node: usize, view: &View) {
-        let (now, seat) = (self.queue.now(), self.nodes[node].seat);
-        if let Some(back) = self.rooms.out.get_mut(&node) {
-            *back = view.live.contains(seat).then_some(now);
+    pub(super) fn note_out(&mut self, node: usize, view: &View) {
+        let now = self.queue.now();
+        let is_live = view.live.contains(self.nodes[node].seat);
+        let ended = self.rooms.held_nothing.get(&node);
+        if !is_live && ended.is_some_and(|ended| now.since(*ended) <= CAUSED) {
+            self.rooms.out.insert(node, None);
+        } else if is_live && let Some(back) = self.rooms.out.get_mut(&node) {
+            back.get_or_insert(now);
         }
     }
 
