@@ -2,9 +2,8 @@
 //!
 //! Only a live node proposes, and only while a majority answers it promptly (a slow one would find the others slow): the
 //! one with the lowest seat at once, the others a moment later if nothing happened; who has promised another one's round leaves
-//! it its time, since a round may have to wait for a lease. What it proposes are the nodes that
-//! hear each other, answer in time, can hold what the others write and trust their clocks. Where one of two is gone for good,
-//! [`super::vacancy`] says what is proposed.
+//! it its time, since a round may have to wait for a lease. What is proposed are the nodes that hear each other, answer in time,
+//! can hold what the others write and trust their clocks. Where one of two is gone for good, [`super::vacancy`] says what is.
 //!
 //! Invariants: what is proposed follows what is agreed on ([`View::follows`]); a node that is late in this one's eyes is left
 //! out only if a majority stays; one round at a time.
