@@ -22,8 +22,14 @@ pub(crate) fn target() -> PathBuf {
 pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
+    if in_ci() && std::env::var_os(INCREMENTAL).is_none() {
+        command.env(INCREMENTAL, "0");
+    }
     command
 }
+
+/// What a later build could go on from is of no use where each begins with nothing, and costs an eighth of the time.
+const INCREMENTAL: &str = "CARGO_INCREMENTAL";
 
 /// Runs to the end with its output shown; a failing status is an error.
 pub(crate) fn show(command: &mut Command) -> Result<(), String> {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use futures::future::BoxFuture;
 use skerry_base::kv::{Batch, Overlay, Reducer, View};
 use skerry_base::{BucketId, SiteId, WallTime};
 use skerry_gateway::service::{ErrorKind, Outcome, RequestContext, ServiceError};
@@ -234,8 +235,10 @@ impl Site {
     }
 
     /// What a name means: one that is not known here may have been claimed elsewhere a moment ago.
-    pub(crate) async fn known(&self, name: &str) -> Outcome<Bucket> {
-        heard::find(self, || self.bucket(name)).await?.ok_or_else(|| ServiceError::no_such_bucket(name))
+    pub(crate) fn known<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Outcome<Bucket>> {
+        Box::pin(async move {
+            heard::find(self, || self.bucket(name)).await?.ok_or_else(|| ServiceError::no_such_bucket(name))
+        })
     }
 
     /// The document of an access key.

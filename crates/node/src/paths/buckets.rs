@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use skerry_base::kv::{Table, View};
 use skerry_base::{SiteId, Vector, WallTime};
 use skerry_gateway::service::{
@@ -203,49 +204,52 @@ fn check_reserved(site: &Site, name: &str, own: &str) -> Outcome<bool> {
 }
 
 /// Makes a bucket for an owner; `location` is what its client calls the place.
-pub(crate) async fn create(
-    site: &Arc<Site>,
-    writer: &str,
-    owner: &str,
-    name: &str,
+pub(crate) fn create<'a>(
+    site: &'a Arc<Site>,
+    writer: &'a str,
+    owner: &'a str,
+    name: &'a str,
     location: Option<String>,
-) -> Outcome<Reached> {
-    site.duties.check(Act::Write)?;
-    site.check_room_for_one_more()?;
-    let sites = site.peers.roster.all();
-    let own = sites.get(&site.id).map_or_else(|| site.called(), |known| known.name.clone());
-    let own_name = check_reserved(site, name, &own)?;
-    let (id, system) = (site.id, site.system);
-    let (wanted, owner, named) = (name.to_owned(), owner.to_owned(), name.to_owned());
-    let new_site = own.clone();
-    let mut config = first_settings(site);
-    config.set_location(location);
-    // One of several nodes has the others hear of it first: the worker that names homes does so at once.
-    let is_kept = tenure::keeps(site);
-    let decide = move |view: &dyn View, wall| {
-        let new = NewBucket { name: &wanted, owner: &owner, site: id, site_name: &own, config };
-        let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &wanted))?;
-        // Nobody else may claim a name of this site's own, and nobody else names homes if this is the register.
-        // A site before this one that was called so may have made one on an island.
-        // So may this one, and have lost the record of it.
-        let alone = own_name
-            && !model::was_called_so(view, system, &new_site).map_err(unreadable)?
-            && !space::is_anew(view, system).map_err(unreadable)?;
-        let at_once = !is_kept && model::names_at_once(view, system, id).map_err(unreadable)?;
-        let first = alone || at_once;
-        let known = model::home(view, system, claimed.bucket).map_err(unreadable)?.is_some();
-        let home = (first && !known).then(|| Named::first(claimed.bucket, id, false, wall));
-        let is_whole = !space::is_anew(view, claimed.bucket).map_err(unreadable)?;
-        Ok(((claimed.bucket, is_whole), Some(Declared::claim(claimed, true).with(home))))
-    };
-    let (site, writer) = (site.clone(), writer.to_owned());
-    whole(async move {
-        let ((bucket, is_whole), reached) = declared::declare(&site, &writer, decide).await?;
-        site.joined(bucket, is_whole);
-        tracing::info!(bucket = named, %bucket, "bucket created");
-        Ok(reached)
+) -> BoxFuture<'a, Outcome<Reached>> {
+    Box::pin(async move {
+        site.duties.check(Act::Write)?;
+        site.check_room_for_one_more()?;
+        let sites = site.peers.roster.all();
+        let own = sites.get(&site.id).map_or_else(|| site.called(), |known| known.name.clone());
+        let own_name = check_reserved(site, name, &own)?;
+        let (id, system) = (site.id, site.system);
+        let (wanted, owner, named) = (name.to_owned(), owner.to_owned(), name.to_owned());
+        let new_site = own.clone();
+        let mut config = first_settings(site);
+        config.set_location(location);
+        // One of several nodes has the others hear of it first: the worker that names homes does so at once.
+        let is_kept = tenure::keeps(site);
+        let decide = move |view: &dyn View, wall| {
+            let new = NewBucket { name: &wanted, owner: &owner, site: id, site_name: &own, config };
+            let claimed =
+                model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &wanted))?;
+            // Nobody else may claim a name of this site's own, and nobody else names homes if this is the register.
+            // A site before this one that was called so may have made one on an island.
+            // So may this one, and have lost the record of it.
+            let alone = own_name
+                && !model::was_called_so(view, system, &new_site).map_err(unreadable)?
+                && !space::is_anew(view, system).map_err(unreadable)?;
+            let at_once = !is_kept && model::names_at_once(view, system, id).map_err(unreadable)?;
+            let first = alone || at_once;
+            let known = model::home(view, system, claimed.bucket).map_err(unreadable)?.is_some();
+            let home = (first && !known).then(|| Named::first(claimed.bucket, id, false, wall));
+            let is_whole = !space::is_anew(view, claimed.bucket).map_err(unreadable)?;
+            Ok(((claimed.bucket, is_whole), Some(Declared::claim(claimed, true).with(home))))
+        };
+        let (site, writer) = (site.clone(), writer.to_owned());
+        whole(async move {
+            let ((bucket, is_whole), reached) = declared::declare(&site, &writer, decide).await?;
+            site.joined(bucket, is_whole);
+            tracing::info!(bucket = named, %bucket, "bucket created");
+            Ok(reached)
+        })
+        .await
     })
-    .await
 }
 
 /// Changes the claim of a bucket.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use skerry_base::limits::PUT_BYTES;
 use skerry_gateway::service::{
     ChecksumKind, CopyObject, CopyOutcome, ErrorKind, Expected, MetadataDirective, Outcome, RequestContext,
@@ -26,47 +27,49 @@ use crate::peers::message::Part;
 use crate::site::Site;
 
 /// Copies an object.
-pub(crate) async fn copy(
-    site: &Arc<Site>,
-    context: &RequestContext,
+pub(crate) fn copy<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
     request: CopyObject,
-) -> Outcome<CopyOutcome> {
-    let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
-    scope::check(site, context, &bucket)?;
-    bucket.check_residency(site)?;
-    site.duties.check(Act::Write)?;
-    let (wanted, record) = source(site, context, &request.source).await?;
-    let (info, object) = get::described(&wanted.bucket, &record)?;
-    if object.size > PUT_BYTES {
-        let message = "the source has more than 5 GiB; copy it in parts";
-        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
-    }
-    let (body, mut copied) =
-        match by_reference(site, &bucket, &wanted, &record, object, request.checksum.is_some()).await? {
-            Some(body) => (body, object.clone()),
-            None => through(site, &bucket, &wanted, &record, object, request.checksum).await?,
+) -> BoxFuture<'a, Outcome<CopyOutcome>> {
+    Box::pin(async move {
+        let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+        scope::check(site, context, &bucket)?;
+        bucket.check_residency(site)?;
+        site.duties.check(Act::Write)?;
+        let (wanted, record) = source(site, context, &request.source).await?;
+        let (info, object) = get::described(&wanted.bucket, &record)?;
+        if object.size > PUT_BYTES {
+            let message = "the source has more than 5 GiB; copy it in parts";
+            return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+        }
+        let (body, mut copied) =
+            match by_reference(site, &bucket, &wanted, &record, object, request.checksum.is_some()).await? {
+                Some(body) => (body, object.clone()),
+                None => through(site, &bucket, &wanted, &record, object, request.checksum).await?,
+            };
+        copied.chunks = body.chunks.clone();
+        copied.modified = site.clock.wall();
+        match request.metadata {
+            MetadataDirective::Copy => {
+                copied.headers = object.headers.clone();
+                copied.user_metadata = object.user_metadata.clone();
+            }
+            MetadataDirective::Replace { headers, user_metadata } => {
+                copied.headers = shape::stored_headers(headers);
+                copied.user_metadata = user_metadata;
+            }
+        }
+        let asked = put::asked(site, (&bucket, request.key), context, copied, body);
+        let written = write::write(site, Asked { condition: request.condition, ..asked }).await?;
+        let modified = match &written {
+            Written::Record(record) => record.object().map(|object| object.modified),
+            Written::Nothing => None,
         };
-    copied.chunks = body.chunks.clone();
-    copied.modified = site.clock.wall();
-    match request.metadata {
-        MetadataDirective::Copy => {
-            copied.headers = object.headers.clone();
-            copied.user_metadata = object.user_metadata.clone();
-        }
-        MetadataDirective::Replace { headers, user_metadata } => {
-            copied.headers = shape::stored_headers(headers);
-            copied.user_metadata = user_metadata;
-        }
-    }
-    let asked = put::asked(site, (&bucket, request.key), context, copied, body);
-    let written = write::write(site, Asked { condition: request.condition, ..asked }).await?;
-    let modified = match &written {
-        Written::Record(record) => record.object().map(|object| object.modified),
-        Written::Nothing => None,
-    };
-    let receipt = scope::reach(site, context, &bucket, &written).await?;
-    let put = put::outcome(&bucket, &written, receipt);
-    Ok(CopyOutcome { modified: modified.unwrap_or_default(), source_version: info.version, put })
+        let receipt = scope::reach(site, context, &bucket, &written).await?;
+        let put = put::outcome(&bucket, &written, receipt);
+        Ok(CopyOutcome { modified: modified.unwrap_or_default(), source_version: info.version, put })
+    })
 }
 
 /// The version to copy, its conditions checked.

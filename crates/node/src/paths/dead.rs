@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, try_join_all};
 use skerry_base::kv::{Table, View};
 use skerry_base::{Dot, SiteId, Vector};
 use skerry_gateway::service::Outcome;
@@ -61,40 +61,48 @@ pub(crate) struct Denied {
 }
 
 /// What is here of what is wanted, but for what one of those who answered has seen die.
-pub(crate) async fn judged(site: &Site, wanted: &Wanted, said: &[Said]) -> Outcome<Found> {
-    let (mut said, mut dead) = (said.to_vec(), Vec::new());
-    let mut overwritten = BTreeSet::new();
-    let found = loop {
-        if dead.len().max(overwritten.len()) >= AT_ONCE {
-            let_go(site, wanted, dead).await;
-            return Err(refusal::unreachable(
-                "very many versions of this key were erased elsewhere; try again",
-            ));
-        }
-        let found = but_for(site, wanted, dead.clone()).await?;
-        let (Found::Object(record) | Found::Marker(record)) = &found else { break found };
-        let is_heard = overwritten.contains(&record.dot);
-        if !is_heard {
-            let Some(member) = who_saw_it_die(site, wanted, &said, record.dot).await? else { break found };
-            // It may have been overwritten since the answer: then what killed it is not here, and without it there would be
-            // nothing, or what is older. So that comes first; if it is shown after that it was erased by name.
-            if record.is_null() {
-                overwritten.insert(record.dot);
-                match again(site, wanted, member).await? {
-                    Again::Said(anew) => said.push(anew),
-                    Again::Denied(anew) => {
-                        denied(site, wanted, &anew).await?;
-                        break unless_newer(but_for(site, wanted, dead.clone()).await?, &anew.vector);
-                    }
-                    Again::Silent => break found,
-                }
-                continue;
+pub(crate) fn judged<'a>(
+    site: &'a Site,
+    wanted: &'a Wanted,
+    said: &'a [Said],
+) -> BoxFuture<'a, Outcome<Found>> {
+    Box::pin(async move {
+        let (mut said, mut dead) = (said.to_vec(), Vec::new());
+        let mut overwritten = BTreeSet::new();
+        let found = loop {
+            if dead.len().max(overwritten.len()) >= AT_ONCE {
+                let_go(site, wanted, dead).await;
+                return Err(refusal::unreachable(
+                    "very many versions of this key were erased elsewhere; try again",
+                ));
             }
-        }
-        dead.push(record.dot);
-    };
-    let_go(site, wanted, dead).await;
-    Ok(found)
+            let found = but_for(site, wanted, dead.clone()).await?;
+            let (Found::Object(record) | Found::Marker(record)) = &found else { break found };
+            let is_heard = overwritten.contains(&record.dot);
+            if !is_heard {
+                let Some(member) = who_saw_it_die(site, wanted, &said, record.dot).await? else {
+                    break found;
+                };
+                // It may have been overwritten since the answer: then what killed it is not here, and without it there would be
+                // nothing, or what is older. So that comes first; if it is shown after that it was erased by name.
+                if record.is_null() {
+                    overwritten.insert(record.dot);
+                    match again(site, wanted, member).await? {
+                        Again::Said(anew) => said.push(anew),
+                        Again::Denied(anew) => {
+                            denied(site, wanted, &anew).await?;
+                            break unless_newer(but_for(site, wanted, dead.clone()).await?, &anew.vector);
+                        }
+                        Again::Silent => break found,
+                    }
+                    continue;
+                }
+            }
+            dead.push(record.dot);
+        };
+        let_go(site, wanted, dead).await;
+        Ok(found)
+    })
 }
 
 /// A member has seen so much and shows nothing. Where this site is none, what it keeps of that goes, or is hidden as it is

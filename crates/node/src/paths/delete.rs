@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use skerry_base::Instant;
 use skerry_gateway::service::{
     DeleteObject, DeleteOutcome, DeleteTarget, Outcome, Receipt, RequestContext, VersionId,
@@ -24,39 +25,43 @@ use crate::site::{Site, unreadable};
 const AT_ONCE: usize = 64;
 
 /// Deletes a key or erases a version.
-pub(crate) async fn delete(
-    site: &Arc<Site>,
-    context: &RequestContext,
+pub(crate) fn delete<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
     request: DeleteObject,
-) -> Outcome<DeleteOutcome> {
-    let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
-    scope::check(site, context, &bucket)?;
-    one(site, context, &bucket, request.target).await
+) -> BoxFuture<'a, Outcome<DeleteOutcome>> {
+    Box::pin(async move {
+        let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+        scope::check(site, context, &bucket)?;
+        one(site, context, &bucket, request.target).await
+    })
 }
 
 /// Deletes many; one answer each, in order.
-pub(crate) async fn delete_many(
-    site: &Arc<Site>,
-    context: &RequestContext,
-    bucket: &str,
+pub(crate) fn delete_many<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
+    bucket: &'a str,
     targets: Vec<DeleteTarget>,
-) -> Outcome<Vec<Outcome<DeleteOutcome>>> {
-    let bucket = site.allowed(context, bucket, Action::Write).await?;
-    scope::check(site, context, &bucket)?;
-    // All are written first, then all are brought to their scope within the time of one: else sites that are cut off would be
-    // waited for once for each batch, and its client would have given up after the first.
-    let deletes = targets.into_iter().map(|target| apply(site, context, &bucket, target));
-    let applied: Vec<Outcome<Applied>> = futures::stream::iter(deletes).buffered(AT_ONCE).collect().await;
-    let until = scope::until(site);
-    let reached =
-        applied.into_iter().map(|applied| async { reach(site, context, &bucket, applied?, until).await });
-    let mut outcomes: Vec<Outcome<DeleteOutcome>> =
-        futures::stream::iter(reached).buffered(AT_ONCE).collect().await;
-    let receipt = of_all(outcomes.iter().flatten().map(|outcome| &outcome.receipt));
-    for outcome in outcomes.iter_mut().flatten() {
-        outcome.receipt = receipt.clone();
-    }
-    Ok(outcomes)
+) -> BoxFuture<'a, Outcome<Vec<Outcome<DeleteOutcome>>>> {
+    Box::pin(async move {
+        let bucket = site.allowed(context, bucket, Action::Write).await?;
+        scope::check(site, context, &bucket)?;
+        // All are written first, then all are brought to their scope within the time of one: else sites that are cut off would be
+        // waited for once for each batch, and its client would have given up after the first.
+        let deletes = targets.into_iter().map(|target| apply(site, context, &bucket, target));
+        let applied: Vec<Outcome<Applied>> = futures::stream::iter(deletes).buffered(AT_ONCE).collect().await;
+        let until = scope::until(site);
+        let reached =
+            applied.into_iter().map(|applied| async { reach(site, context, &bucket, applied?, until).await });
+        let mut outcomes: Vec<Outcome<DeleteOutcome>> =
+            futures::stream::iter(reached).buffered(AT_ONCE).collect().await;
+        let receipt = of_all(outcomes.iter().flatten().map(|outcome| &outcome.receipt));
+        for outcome in outcomes.iter_mut().flatten() {
+            outcome.receipt = receipt.clone();
+        }
+        Ok(outcomes)
+    })
 }
 
 /// What holds for all of these: a scope that all of them reached, and the token of the last write where one origin made

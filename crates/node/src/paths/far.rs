@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, SiteId};
 use skerry_federation::absence::Absence;
@@ -31,27 +32,29 @@ use crate::site::{Site, entry, unreadable};
 const HEAD_START: Duration = Duration::from_millis(300);
 
 /// Asks members, the nearest first; stores what they answer.
-pub(crate) async fn read(
-    site: &Arc<Site>,
-    wanted: &Wanted,
+pub(crate) fn read<'a>(
+    site: &'a Arc<Site>,
+    wanted: &'a Wanted,
     part: Part,
-    here: &Found,
+    here: &'a Found,
     asking: (Asking, Offer),
-) -> Outcome<Found> {
-    let known = match here {
-        Found::Object(record) | Found::Marker(record) => Some(record.dot),
-        Found::Nothing => None,
-    };
-    let part = self::part(site, wanted, part, here);
-    match race(site, asking, &question(wanted, part), matches!(here, Found::Nothing)).await? {
-        Some(Heard::Object(member, found, answer)) => {
-            take(site, wanted, part, known, Taken { member, found, answer }).await
+) -> BoxFuture<'a, Outcome<Found>> {
+    Box::pin(async move {
+        let known = match here {
+            Found::Object(record) | Found::Marker(record) => Some(record.dot),
+            Found::Nothing => None,
+        };
+        let part = self::part(site, wanted, part, here);
+        match race(site, asking, &question(wanted, part), matches!(here, Found::Nothing)).await? {
+            Some(Heard::Object(member, found, answer)) => {
+                take(site, wanted, part, known, Taken { member, found, answer }).await
+            }
+            Some(Heard::Nothing(denied)) => nothing(site, wanted, &denied).await,
+            // Nobody else is a member: what there is, is here.
+            None if site.is_member(wanted.bucket.id) => Ok(here.clone()),
+            None => Ok(Found::Nothing),
         }
-        Some(Heard::Nothing(denied)) => nothing(site, wanted, &denied).await,
-        // Nobody else is a member: what there is, is here.
-        None if site.is_member(wanted.bucket.id) => Ok(here.clone()),
-        None => Ok(Found::Nothing),
-    }
+    })
 }
 
 /// What of the body is to come along.
@@ -274,63 +277,65 @@ fn useful(answers: &[(SiteId, Result<Answer, PeerError>)]) -> bool {
 }
 
 /// Stores record and chunks; the version as the tables here see it then.
-pub(crate) async fn take(
-    site: &Arc<Site>,
-    wanted: &Wanted,
+pub(crate) fn take<'a>(
+    site: &'a Arc<Site>,
+    wanted: &'a Wanted,
     part: Part,
     known: Option<Dot>,
     taken: Taken,
-) -> Outcome<Found> {
-    let Taken { member, found, mut answer } = taken;
-    let bucket = &wanted.bucket;
-    // Also after a restart: what is kept now may be swept with the rest of a bucket that was left.
-    let sweeps = site.leaving.sweeps(bucket.id);
-    let record = admitted(wanted, &found.record)?;
-    let heads = found.heads.iter().map(|head| admitted(wanted, head)).collect::<Outcome<Vec<_>>>()?;
-    let said = Said::of(member, heads.iter().chain([&record]));
-    if known != Some(record.dot) {
-        let records = heads.into_iter().chain([record.clone()]).collect();
-        keep(site, bucket.id, (), records).await?;
-    }
-    if let Some(object) = record.object()
-        && !found.inline.is_empty()
-    {
-        let selection = selection(part, object)?;
-        let chunks = Chunks::new(site, bucket, member);
-        let (mut walk, mut came) = (Walk::new(object.chunks.clone(), selection.bytes), 0);
-        for &length in &found.inline {
-            let Some(Step::Tree(chunk) | Step::Leaf(chunk, _)) = walk.next() else { break };
-            let (errand, of) = (chunks.errand(), (chunk.id, length));
-            let bytes = match site.peers.receive(&mut answer, errand, bucket.id, of).await {
-                Ok(bytes) => bytes,
-                // The record is here: the rest is asked for as that of any other body.
-                Err(error) if error.is_apart() => {
-                    tracing::debug!(%error, "the link broke within the first bytes of an object");
-                    break;
+) -> BoxFuture<'a, Outcome<Found>> {
+    Box::pin(async move {
+        let Taken { member, found, mut answer } = taken;
+        let bucket = &wanted.bucket;
+        // Also after a restart: what is kept now may be swept with the rest of a bucket that was left.
+        let sweeps = site.leaving.sweeps(bucket.id);
+        let record = admitted(wanted, &found.record)?;
+        let heads = found.heads.iter().map(|head| admitted(wanted, head)).collect::<Outcome<Vec<_>>>()?;
+        let said = Said::of(member, heads.iter().chain([&record]));
+        if known != Some(record.dot) {
+            let records = heads.into_iter().chain([record.clone()]).collect();
+            keep(site, bucket.id, (), records).await?;
+        }
+        if let Some(object) = record.object()
+            && !found.inline.is_empty()
+        {
+            let selection = selection(part, object)?;
+            let chunks = Chunks::new(site, bucket, member);
+            let (mut walk, mut came) = (Walk::new(object.chunks.clone(), selection.bytes), 0);
+            for &length in &found.inline {
+                let Some(Step::Tree(chunk) | Step::Leaf(chunk, _)) = walk.next() else { break };
+                let (errand, of) = (chunks.errand(), (chunk.id, length));
+                let bytes = match site.peers.receive(&mut answer, errand, bucket.id, of).await {
+                    Ok(bytes) => bytes,
+                    // The record is here: the rest is asked for as that of any other body.
+                    Err(error) if error.is_apart() => {
+                        tracing::debug!(%error, "the link broke within the first bytes of an object");
+                        break;
+                    }
+                    Err(error) => return Err(refusal::malformed(error)),
+                };
+                came += 1;
+                if chunk.kind == skerry_base::ChunkKind::Tree {
+                    walk.supply(&bytes).map_err(refusal::malformed)?;
                 }
-                Err(error) => return Err(refusal::malformed(error)),
-            };
-            came += 1;
-            if chunk.kind == skerry_base::ChunkKind::Tree {
-                walk.supply(&bytes).map_err(refusal::malformed)?;
+                chunks.keep(chunk.kind, bytes).await;
             }
-            chunks.keep(chunk.kind, bytes).await;
+            if came == found.inline.len() {
+                site.peers.keep_object_stream(answer);
+            }
         }
-        if came == found.inline.len() {
-            site.peers.keep_object_stream(answer);
+        members::follow_if_small(site, bucket, found.bucket_bytes).await;
+        let again = Wanted { version: Some(space::VersionId::Dot(record.dot)), ..wanted.clone() };
+        let judged = match dead::judged(site, wanted, &[said]).await? {
+            Found::Nothing => site.read(move |view| again.local(view)).await?,
+            found => found,
+        };
+        match judged {
+            // What a site that leaves drops meanwhile is answered all the same.
+            Found::Nothing if site.outlives(bucket.id, &wanted.key, sweeps) => Ok(Found::of(Some(record))),
+            judged => Ok(judged),
         }
-    }
-    members::follow_if_small(site, bucket, found.bucket_bytes).await;
-    let again = Wanted { version: Some(space::VersionId::Dot(record.dot)), ..wanted.clone() };
-    let judged = match dead::judged(site, wanted, &[said]).await? {
-        Found::Nothing => site.read(move |view| again.local(view)).await?,
-        found => found,
-    };
-    match judged {
-        // What a site that leaves drops meanwhile is answered all the same.
-        Found::Nothing if site.outlives(bucket.id, &wanted.key, sweeps) => Ok(Found::of(Some(record))),
-        judged => Ok(judged),
-    }
+    })
 }
 
 /// Stores records that no feed has brought: ahead of the vector, which leaves them alone.

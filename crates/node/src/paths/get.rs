@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use skerry_base::BucketId;
 use skerry_base::kv::View;
 use skerry_gateway::service::{
@@ -99,26 +100,28 @@ impl Wanted {
 }
 
 /// Reads an object.
-pub(crate) async fn get(
-    site: &Arc<Site>,
-    context: &RequestContext,
+pub(crate) fn get<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
     request: GetObject,
-) -> Outcome<ObjectRead> {
-    let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
-    let (record, scope) = find_in(site, context, &wanted, part(&request)).await?;
-    let mut shown = lost::shown(site, &context.read, &wanted, record, true).await?;
-    loop {
-        match read(site, &wanted, &shown, &request).await {
-            Err(error) if error.kind() == ErrorKind::Unreachable && !shown.asked => {
-                shown = lost::again(site, &context.read, &wanted, (shown.record, error)).await?;
-            }
-            Err(error) => return Err(error),
-            Ok(mut read) => {
-                read.info.receipt.scope = scope;
-                return Ok(read);
+) -> BoxFuture<'a, Outcome<ObjectRead>> {
+    Box::pin(async move {
+        let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
+        let (record, scope) = find_in(site, context, &wanted, part(&request)).await?;
+        let mut shown = lost::shown(site, &context.read, &wanted, record, true).await?;
+        loop {
+            match read(site, &wanted, &shown, &request).await {
+                Err(error) if error.kind() == ErrorKind::Unreachable && !shown.asked => {
+                    shown = lost::again(site, &context.read, &wanted, (shown.record, error)).await?;
+                }
+                Err(error) => return Err(error),
+                Ok(mut read) => {
+                    read.info.receipt.scope = scope;
+                    return Ok(read);
+                }
             }
         }
-    }
+    })
 }
 
 async fn read(site: &Arc<Site>, wanted: &Wanted, shown: &Shown, request: &GetObject) -> Outcome<ObjectRead> {
@@ -130,18 +133,20 @@ async fn read(site: &Arc<Site>, wanted: &Wanted, shown: &Shown, request: &GetObj
 }
 
 /// The same without the bytes.
-pub(crate) async fn head(
-    site: &Arc<Site>,
-    context: &RequestContext,
+pub(crate) fn head<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
     request: GetObject,
-) -> Outcome<ObjectHead> {
-    let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
-    let (record, scope) = find_in(site, context, &wanted, Part::Nothing).await?;
-    let shown = lost::shown(site, &context.read, &wanted, record, false).await?;
-    let (mut info, _) = described(&wanted.bucket, &shown.record)?;
-    (info.receipt.lost, info.receipt.scope) = (shown.note, scope);
-    let selection = request.select(&info)?;
-    Ok(ObjectHead { info, selection })
+) -> BoxFuture<'a, Outcome<ObjectHead>> {
+    Box::pin(async move {
+        let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
+        let (record, scope) = find_in(site, context, &wanted, Part::Nothing).await?;
+        let shown = lost::shown(site, &context.read, &wanted, record, false).await?;
+        let (mut info, _) = described(&wanted.bucket, &shown.record)?;
+        (info.receipt.lost, info.receipt.scope) = (shown.note, scope);
+        let selection = request.select(&info)?;
+        Ok(ObjectHead { info, selection })
+    })
 }
 
 /// Which version a request names, if the caller may read the bucket.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, SiteId, Vector};
 use skerry_gateway::service::Outcome;
@@ -81,21 +82,25 @@ where
 /// Takes what a few of many sites know of the system bucket: what is not known here may have been claimed a moment ago, and what
 /// they say is mostly what all know. False with few links. That something is nowhere only all can say together
 /// ([`hear_claims`]), landmarks no better than any other: claims come by feed.
-async fn hear_some_claims(site: &Site) -> bool {
-    let few = few(site, entropy::share());
-    if few.is_empty() {
-        return false;
-    }
-    site.claims.some.join(hear_of(site, &few, SAY_SOON)).await;
-    true
+fn hear_some_claims<'a>(site: &'a Site) -> BoxFuture<'a, bool> {
+    Box::pin(async move {
+        let few = few(site, entropy::share());
+        if few.is_empty() {
+            return false;
+        }
+        site.claims.some.join(hear_of(site, &few, SAY_SOON)).await;
+        true
+    })
 }
 
 /// Takes what all sites that can be reached know of the system bucket.
-pub(crate) async fn hear_claims(site: &Site) {
-    let others = site.peers.roster.all().len() > 1;
-    while others && site.boxes.linked().is_empty() && site.waits_for_links().await {}
-    let round = async { hear_of(site, &site.boxes.linked(), SAY).await };
-    site.claims.all.join(round).await;
+pub(crate) fn hear_claims<'a>(site: &'a Site) -> BoxFuture<'a, ()> {
+    Box::pin(async move {
+        let others = site.peers.roster.all().len() > 1;
+        while others && site.boxes.linked().is_empty() && site.waits_for_links().await {}
+        let round = async { hear_of(site, &site.boxes.linked(), SAY).await };
+        site.claims.all.join(round).await;
+    })
 }
 
 async fn hear_of(site: &Site, sites: &[SiteId], within: Duration) {
@@ -211,19 +216,21 @@ pub(crate) async fn answer(site: &Arc<Site>, bucket: BucketId, theirs: [u8; 32])
 }
 
 /// Waits until this site has seen all of `goal`.
-pub(crate) async fn seen(site: &Site, bucket: BucketId, goal: &Vector) -> Outcome<()> {
-    let mut changes = site.changes.follow();
-    let wait = async {
-        loop {
-            changes.mark_unchanged();
-            let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await?;
-            if own.includes(goal) || changes.changed().await.is_err() {
-                return Ok(());
+pub(crate) fn seen<'a>(site: &'a Site, bucket: BucketId, goal: &'a Vector) -> BoxFuture<'a, Outcome<()>> {
+    Box::pin(async move {
+        let mut changes = site.changes.follow();
+        let wait = async {
+            loop {
+                changes.mark_unchanged();
+                let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await?;
+                if own.includes(goal) || changes.changed().await.is_err() {
+                    return Ok(());
+                }
             }
-        }
-    };
-    let late = || refusal::unreachable("what others have of the bucket has not arrived; try again");
-    tokio::time::timeout(CATCH_UP, wait).await.map_err(|_| late())?
+        };
+        let late = || refusal::unreachable("what others have of the bucket has not arrived; try again");
+        tokio::time::timeout(CATCH_UP, wait).await.map_err(|_| late())?
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, SiteId, Vector, WallTime};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
@@ -27,30 +28,32 @@ use crate::site::{Site, unreadable};
 const ASKED: u32 = 3;
 
 /// The bucket with its named home. One that nobody has named is asked for where names are kept.
-pub(crate) async fn named(site: &Arc<Site>, bucket: Bucket) -> Outcome<Bucket> {
-    if bucket.epoch.is_some() {
-        return Ok(bucket);
-    }
-    let (system, id) = (site.system, bucket.id);
-    let mut register = register::keeper(site).await?;
-    let mut named = named_by(site, register, id).await;
-    // Another node of this site takes the place of one that is gone.
-    for _ in 1..ASKED {
-        let next = register::keeper(site).await?;
-        if named.is_ok() || next == register {
-            break;
+pub(crate) fn named<'a>(site: &'a Arc<Site>, bucket: Bucket) -> BoxFuture<'a, Outcome<Bucket>> {
+    Box::pin(async move {
+        if bucket.epoch.is_some() {
+            return Ok(bucket);
         }
-        (register, named) = (next, named_by(site, next, id).await);
-    }
-    let read = move |view: &dyn View| model::home(view, system, id).map_err(unreadable);
-    match (site.read(read).await?, named) {
-        (Some(HomeDocument { site: home, epoch, .. }), _) => {
-            Ok(Bucket { home, epoch: Some(epoch), ..bucket })
+        let (system, id) = (site.system, bucket.id);
+        let mut register = register::keeper(site).await?;
+        let mut named = named_by(site, register, id).await;
+        // Another node of this site takes the place of one that is gone.
+        for _ in 1..ASKED {
+            let next = register::keeper(site).await?;
+            if named.is_ok() || next == register {
+                break;
+            }
+            (register, named) = (next, named_by(site, next, id).await);
         }
-        // Who claimed the bucket may have heard more.
-        (None, Err(_)) if bucket.home != site.id && site.linked(bucket.home) => Ok(bucket),
-        (None, named) => Err(unnamed(site, &bucket, register, named.err())),
-    }
+        let read = move |view: &dyn View| model::home(view, system, id).map_err(unreadable);
+        match (site.read(read).await?, named) {
+            (Some(HomeDocument { site: home, epoch, .. }), _) => {
+                Ok(Bucket { home, epoch: Some(epoch), ..bucket })
+            }
+            // Who claimed the bucket may have heard more.
+            (None, Err(_)) if bucket.home != site.id && site.linked(bucket.home) => Ok(bucket),
+            (None, named) => Err(unnamed(site, &bucket, register, named.err())),
+        }
+    })
 }
 
 async fn named_by(site: &Arc<Site>, keeper: Option<SiteId>, bucket: BucketId) -> Outcome<()> {
@@ -245,29 +248,31 @@ pub(crate) struct Moved {
 }
 
 /// Moves a home by command.
-pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcome<Moved> {
-    let (system, me) = (site.system, site.id);
-    let Move { bucket, to, lost } = asked;
-    if lost.is_none() {
-        heir::has_all(site, bucket, to).await?;
-    }
-    if lost.is_none() && tenure::keeps(site) {
-        tenure::give(site, writer, bucket, to).await?;
-        return moved(site, bucket).await;
-    }
-    let mut unheard = Vec::new();
-    match lost {
-        Some(lost) => unheard = replace(site, writer, (bucket, lost), to).await?,
-        None => {
-            let (names, fellows) = (names(site), site.peers.roster.ever_beside(me));
-            let decide = move |view: &dyn View, wall| {
-                let named = model::hand_over(view, system, (bucket, to), (me, &fellows), wall);
-                Ok(((), named.map_err(|error| said(error, &names))?.map(Declared::from)))
-            };
-            site.declare(writer, decide).await?;
+pub(crate) fn shift<'a>(site: &'a Arc<Site>, writer: &'a str, asked: Move) -> BoxFuture<'a, Outcome<Moved>> {
+    Box::pin(async move {
+        let (system, me) = (site.system, site.id);
+        let Move { bucket, to, lost } = asked;
+        if lost.is_none() {
+            heir::has_all(site, bucket, to).await?;
         }
-    }
-    Ok(Moved { unheard, ..moved(site, bucket).await? })
+        if lost.is_none() && tenure::keeps(site) {
+            tenure::give(site, writer, bucket, to).await?;
+            return moved(site, bucket).await;
+        }
+        let mut unheard = Vec::new();
+        match lost {
+            Some(lost) => unheard = replace(site, writer, (bucket, lost), to).await?,
+            None => {
+                let (names, fellows) = (names(site), site.peers.roster.ever_beside(me));
+                let decide = move |view: &dyn View, wall| {
+                    let named = model::hand_over(view, system, (bucket, to), (me, &fellows), wall);
+                    Ok(((), named.map_err(|error| said(error, &names))?.map(Declared::from)))
+                };
+                site.declare(writer, decide).await?;
+            }
+        }
+        Ok(Moved { unheard, ..moved(site, bucket).await? })
+    })
 }
 
 /// The home of a machine that an operator says is destroyed is given to another site: by the register, or that itself by the

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use skerry_base::kv::View;
 use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
@@ -205,28 +206,30 @@ const ASK_AGAIN: Duration = Duration::from_secs(3);
 
 /// Follows what the machine says of feeds: a member is complete once it has seen all that a complete member
 /// had when it was asked. Of a bucket in which nothing differs no feed has anything to say: then it is asked now and then.
-pub(crate) async fn complete(
+pub(crate) fn complete(
     site: Arc<Site>,
     caught_up: Arc<tokio::sync::Mutex<mpsc::Receiver<(BucketId, SiteId)>>>,
-) {
-    let mut caught_up = caught_up.lock().await;
-    let mut goals: BTreeMap<BucketId, Vector> = BTreeMap::new();
-    let (mut orphans, mut turn) = (Orphans::default(), 0);
-    // Beside what is heard: a site at which something comes all the time never sees a silence.
-    let mut turns = tokio::time::interval(ASK_AGAIN);
-    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            heard = caught_up.recv() => match heard {
-                None => return,
-                Some((bucket, source)) => compare(&site, &mut goals, bucket, &[source]).await,
-            },
-            _ = turns.tick() => {
-                turn += 1;
-                look(&site, &mut goals, &mut orphans, turn).await;
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut caught_up = caught_up.lock().await;
+        let mut goals: BTreeMap<BucketId, Vector> = BTreeMap::new();
+        let (mut orphans, mut turn) = (Orphans::default(), 0);
+        // Beside what is heard: a site at which something comes all the time never sees a silence.
+        let mut turns = tokio::time::interval(ASK_AGAIN);
+        turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                heard = caught_up.recv() => match heard {
+                    None => return,
+                    Some((bucket, source)) => compare(&site, &mut goals, bucket, &[source]).await,
+                },
+                _ = turns.tick() => {
+                    turn += 1;
+                    look(&site, &mut goals, &mut orphans, turn).await;
+                }
             }
         }
-    }
+    })
 }
 
 /// Turns after which somebody of whom a bucket is taken is asked whether that is so still: its disk may be another one.
@@ -348,22 +351,28 @@ pub(crate) async fn who_have_seen(
 }
 
 /// Before a listing at a member: what the reader wants to be seen is seen, or it is said why not.
-pub(crate) async fn catch_up(site: &Arc<Site>, bucket: &Bucket, mode: &ReadMode) -> Outcome<()> {
-    match mode {
-        ReadMode::Local => Ok(()),
-        ReadMode::After(token) => {
-            let (of, dot) = super::write::parse_token(token).ok_or_else(bad_token)?;
-            seen(site, of, &Vector::from_iter([(dot.origin, dot.seq)])).await
-        }
-        ReadMode::Latest => {
-            let asking = nearest(site, bucket).await?;
-            let (goal, answered) = seen_by(site, bucket.id, &asking.sites).await;
-            if answered == 0 {
-                asking.nobody(site, &[])?;
+pub(crate) fn catch_up<'a>(
+    site: &'a Arc<Site>,
+    bucket: &'a Bucket,
+    mode: &'a ReadMode,
+) -> BoxFuture<'a, Outcome<()>> {
+    Box::pin(async move {
+        match mode {
+            ReadMode::Local => Ok(()),
+            ReadMode::After(token) => {
+                let (of, dot) = super::write::parse_token(token).ok_or_else(bad_token)?;
+                seen(site, of, &Vector::from_iter([(dot.origin, dot.seq)])).await
             }
-            seen(site, bucket.id, &goal).await
+            ReadMode::Latest => {
+                let asking = nearest(site, bucket).await?;
+                let (goal, answered) = seen_by(site, bucket.id, &asking.sites).await;
+                if answered == 0 {
+                    asking.nobody(site, &[])?;
+                }
+                seen(site, bucket.id, &goal).await
+            }
         }
-    }
+    })
 }
 
 /// A text that no write answered as its token.
@@ -373,15 +382,21 @@ pub(crate) fn bad_token() -> ServiceError {
 
 /// Members with a link that are known to have records of the bucket that this site, a member, lacks; nearest first. None if there
 /// are none. For who may read for its site no other node of that can say more: what they alone know is not acknowledged.
-pub(crate) async fn ahead(site: &Arc<Site>, bucket: BucketId, is_sites: bool) -> Option<Asking> {
-    let known = site.drive.ask(move |machine, replica| machine.ahead_by(bucket, replica)).await;
-    let mut missing = known.unwrap_or_default();
-    if is_sites {
-        let near = site.peers.roster.others(site.id);
-        missing.retain(|(member, _)| !near.contains(member));
-    }
-    let sites: Vec<SiteId> = missing.iter().map(|(member, _)| *member).collect();
-    (!sites.is_empty()).then(|| Asking { missing, ..Asking::of(bucket, sites) })
+pub(crate) fn ahead<'a>(
+    site: &'a Arc<Site>,
+    bucket: BucketId,
+    is_sites: bool,
+) -> BoxFuture<'a, Option<Asking>> {
+    Box::pin(async move {
+        let known = site.drive.ask(move |machine, replica| machine.ahead_by(bucket, replica)).await;
+        let mut missing = known.unwrap_or_default();
+        if is_sites {
+            let near = site.peers.roster.others(site.id);
+            missing.retain(|(member, _)| !near.contains(member));
+        }
+        let sites: Vec<SiteId> = missing.iter().map(|(member, _)| *member).collect();
+        (!sites.is_empty()).then(|| Asking { missing, ..Asking::of(bucket, sites) })
+    })
 }
 
 /// After a first use of a bucket whose records are few, this site keeps them all.

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use skerry_gateway::service::{Outcome, PutObject, PutOutcome, Receipt, RequestContext};
 use skerry_model::Object;
 use skerry_model::policy::Action;
@@ -17,34 +18,36 @@ use crate::duties::Act;
 use crate::site::Site;
 
 /// Stores an object.
-pub(crate) async fn put(
-    site: &Arc<Site>,
-    context: &RequestContext,
+pub(crate) fn put<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
     request: PutObject,
-) -> Outcome<PutOutcome> {
-    let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
-    scope::check(site, context, &bucket)?;
-    if site.duties.is_frozen() {
-        site.duties.check(Act::Write)?;
-    }
-    if let Some(why) = forward::reason(site, &bucket, request.body.announced()) {
-        return forward::put(site, context, &bucket, request, why).await;
-    }
-    let (body, digests) = ingest::ingest(site, bucket.id, request.body).await?;
-    let object = Object {
-        size: body.size,
-        etag: digests.etag(),
-        chunks: body.chunks.clone(),
-        headers: shape::stored_headers(request.headers),
-        user_metadata: request.user_metadata,
-        checksums: shape::stored_checksums(&digests.checksums),
-        modified: site.clock.wall(),
-        ..Object::default()
-    };
-    let asked = asked(site, (&bucket, request.key), context, object, body);
-    let written = write::write(site, Asked { condition: request.condition, ..asked }).await?;
-    let receipt = scope::reach(site, context, &bucket, &written).await?;
-    Ok(outcome(&bucket, &written, receipt))
+) -> BoxFuture<'a, Outcome<PutOutcome>> {
+    Box::pin(async move {
+        let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+        scope::check(site, context, &bucket)?;
+        if site.duties.is_frozen() {
+            site.duties.check(Act::Write)?;
+        }
+        if let Some(why) = forward::reason(site, &bucket, request.body.announced()) {
+            return forward::put(site, context, &bucket, request, why).await;
+        }
+        let (body, digests) = ingest::ingest(site, bucket.id, request.body).await?;
+        let object = Object {
+            size: body.size,
+            etag: digests.etag(),
+            chunks: body.chunks.clone(),
+            headers: shape::stored_headers(request.headers),
+            user_metadata: request.user_metadata,
+            checksums: shape::stored_checksums(&digests.checksums),
+            modified: site.clock.wall(),
+            ..Object::default()
+        };
+        let asked = asked(site, (&bucket, request.key), context, object, body);
+        let written = write::write(site, Asked { condition: request.condition, ..asked }).await?;
+        let receipt = scope::reach(site, context, &bucket, &written).await?;
+        Ok(outcome(&bucket, &written, receipt))
+    })
 }
 
 /// A plain write of an object whose body is written.

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, SiteId, WallTime};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
@@ -78,36 +79,44 @@ impl From<ServiceError> for Ungiven {
 }
 
 /// Who keeps the register as far as is known here: if that is a node of this site that is gone, who takes it over.
-pub(crate) async fn keeper(site: &Arc<Site>) -> Outcome<Option<SiteId>> {
-    let (of, system) = (site.clone(), site.system);
-    if !tenure::keeps(site) {
-        return site.read(move |view| model::register(view, system).map_err(unreadable)).await;
-    }
-    let look = move |view: &dyn View| {
-        let known = Known::load(view, system, system).map_err(unreadable)?;
-        Ok(known.map(|known| match known.turn(&of.within(system)) {
-            Turn::Elsewhere(other) => other,
-            _ => of.id,
-        }))
-    };
-    site.look(look).await
+pub(crate) fn keeper<'a>(site: &'a Arc<Site>) -> BoxFuture<'a, Outcome<Option<SiteId>>> {
+    Box::pin(async move {
+        let (of, system) = (site.clone(), site.system);
+        if !tenure::keeps(site) {
+            return site.read(move |view| model::register(view, system).map_err(unreadable)).await;
+        }
+        let look = move |view: &dyn View| {
+            let known = Known::load(view, system, system).map_err(unreadable)?;
+            Ok(known.map(|known| match known.turn(&of.within(system)) {
+                Turn::Elsewhere(other) => other,
+                _ => of.id,
+            }))
+        };
+        site.look(look).await
+    })
 }
 
 /// Asks who keeps the register; why there is no answer.
-pub(crate) async fn ask(site: &Arc<Site>, keeper: SiteId, request: &Request) -> Result<Response, String> {
-    let asked = tokio::time::timeout(ASKED, site.peers.call(keeper, request));
-    let answer = match tenure::is_fellow(site, keeper) {
-        false => asked.await,
-        true => tokio::select! {
-            biased;
-            answer = asked => answer,
-            () = tenure::leaves(site, site.system, keeper) => {
-                return Err("the other nodes of its site go on without it, and one of them takes its place".into());
-            }
-        },
-    };
-    let answer = answer.map_err(|_| "it does not answer".to_owned())?;
-    answer.map(|answer| answer.response).map_err(|error| error.to_string())
+pub(crate) fn ask<'a>(
+    site: &'a Arc<Site>,
+    keeper: SiteId,
+    request: &'a Request,
+) -> BoxFuture<'a, Result<Response, String>> {
+    Box::pin(async move {
+        let asked = tokio::time::timeout(ASKED, site.peers.call(keeper, request));
+        let answer = match tenure::is_fellow(site, keeper) {
+            false => asked.await,
+            true => tokio::select! {
+                biased;
+                answer = asked => answer,
+                () = tenure::leaves(site, site.system, keeper) => {
+                    return Err("the other nodes of its site go on without it, and one of them takes its place".into());
+                }
+            },
+        };
+        let answer = answer.map_err(|_| "it does not answer".to_owned())?;
+        answer.map(|answer| answer.response).map_err(|error| error.to_string())
+    })
 }
 
 /// Names the homes of buckets that are known here, or from what was `heard`; how many.
@@ -304,9 +313,10 @@ fn carried(view: &dyn View, site: &Site, made: Made) -> Outcome<Result<NamingDoc
 }
 
 /// What must be done before this node can name anything.
-async fn step(site: &Arc<Site>, turn: Turn) -> Result<(), Ungiven> {
-    let name = |id| site.peers.roster.name(id);
-    Err(Ungiven::Not(match turn {
+fn step<'a>(site: &'a Arc<Site>, turn: Turn) -> BoxFuture<'a, Result<(), Ungiven>> {
+    Box::pin(async move {
+        let name = |id| site.peers.roster.name(id);
+        Err(Ungiven::Not(match turn {
         Turn::Elsewhere(other) => format!("{} keeps the register of names: ask there", name(other)),
         Turn::Behind => {
             "the register of names moved to this site, which has not yet all that the former one had named; try again when it \
@@ -323,39 +333,41 @@ async fn step(site: &Arc<Site>, turn: Turn) -> Result<(), Ungiven> {
             return stepped.map_err(|error| Ungiven::Not(error.message().to_owned()));
         }
     }))
+    })
 }
 
 /// What was said is at all holders of the view, and this node keeps the register still: then it is carried out.
-async fn carried_out(site: &Arc<Site>, writer: &str, made: Made) -> Result<(), Ungiven> {
-    let system = site.system;
-    let said = said(site).await?;
-    tenure::reached(site, (system, made), load(system, &said)).await.map_err(Ungiven::Doubt)?;
-    let of = site.clone();
-    let carry_out = move |view: &dyn View, wall| {
-        let said = model::namings(view, system).map_err(unreadable)?;
-        // Who hung for long leaves it to whoever keeps the register by now: what that one named may be deleted again.
-        let decides =
-            matches!(tenure::turn(view, &of, system)?, Turned::Decides { epoch, .. } if epoch == made.epoch);
-        let Some(said) = said.filter(|said| decides && said.epoch == made.epoch) else {
-            return Ok((None, None));
+fn carried_out<'a>(site: &'a Arc<Site>, writer: &'a str, made: Made) -> BoxFuture<'a, Result<(), Ungiven>> {
+    Box::pin(async move {
+        let system = site.system;
+        let said = said(site).await?;
+        tenure::reached(site, (system, made), load(system, &said)).await.map_err(Ungiven::Doubt)?;
+        let of = site.clone();
+        let carry_out = move |view: &dyn View, wall| {
+            let said = model::namings(view, system).map_err(unreadable)?;
+            // Who hung for long leaves it to whoever keeps the register by now: what that one named may be deleted again.
+            let decides = matches!(tenure::turn(view, &of, system)?, Turned::Decides { epoch, .. } if epoch == made.epoch);
+            let Some(said) = said.filter(|said| decides && said.epoch == made.epoch) else {
+                return Ok((None, None));
+            };
+            let keys: Vec<String> = said.namings.iter().flat_map(Naming::keys).collect();
+            Ok((Some(keys), declared(written(view, system, &said.namings, wall)?)))
         };
-        let keys: Vec<String> = said.namings.iter().flat_map(Naming::keys).collect();
-        Ok((Some(keys), declared(written(view, system, &said.namings, wall)?)))
-    };
-    let Some(keys) = site.declare(writer, carry_out).await? else {
-        return Err(Ungiven::Doubt("another node takes its place".into()));
-    };
-    let mut documents = heads(site, keys).await?;
-    documents.retain(|head| !site.nodes.has_settled(made.view, system, head.dot));
-    // What is named is named, whoever has heard of it: it stays begun, and is told them with the next one.
-    match nodes::settle(site, load(system, &documents), Some(made.view)).await {
-        Ok(()) => {
-            let dots: Vec<Dot> = documents.iter().map(|head| head.dot).collect();
-            site.nodes.remember_settled(made.view, system, &dots, false);
+        let Some(keys) = site.declare(writer, carry_out).await? else {
+            return Err(Ungiven::Doubt("another node takes its place".into()));
+        };
+        let mut documents = heads(site, keys).await?;
+        documents.retain(|head| !site.nodes.has_settled(made.view, system, head.dot));
+        // What is named is named, whoever has heard of it: it stays begun, and is told them with the next one.
+        match nodes::settle(site, load(system, &documents), Some(made.view)).await {
+            Ok(()) => {
+                let dots: Vec<Dot> = documents.iter().map(|head| head.dot).collect();
+                site.nodes.remember_settled(made.view, system, &dots, false);
+            }
+            Err(error) => tracing::debug!(%error, "not all nodes of the site have heard yet what was named"),
         }
-        Err(error) => tracing::debug!(%error, "not all nodes of the site have heard yet what was named"),
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// What is about to be named, and before it what its documents have no room for: whoever carries it out could not say that again.

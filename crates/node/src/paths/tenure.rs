@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, SiteId, WallTime};
@@ -50,17 +51,19 @@ pub(crate) struct Made {
 }
 
 /// Who decides about a bucket, as far as is known here: its home, or who takes it over.
-pub(crate) async fn whose(site: &Arc<Site>, bucket: &Bucket) -> Outcome<SiteId> {
-    if !keeps(site) {
-        return Ok(bucket.home);
-    }
-    let (of, id) = (site.clone(), bucket.id);
-    let turn =
-        site.look(move |view| Ok(known(view, &of, id)?.map(|known| known.turn(&of.within(id))))).await?;
-    Ok(match turn {
-        None => bucket.home,
-        Some(Turn::Elsewhere(other)) => other,
-        Some(_) => site.id,
+pub(crate) fn whose<'a>(site: &'a Arc<Site>, bucket: &'a Bucket) -> BoxFuture<'a, Outcome<SiteId>> {
+    Box::pin(async move {
+        if !keeps(site) {
+            return Ok(bucket.home);
+        }
+        let (of, id) = (site.clone(), bucket.id);
+        let turn =
+            site.look(move |view| Ok(known(view, &of, id)?.map(|known| known.turn(&of.within(id))))).await?;
+        Ok(match turn {
+            None => bucket.home,
+            Some(Turn::Elsewhere(other)) => other,
+            Some(_) => site.id,
+        })
     })
 }
 
@@ -118,14 +121,16 @@ fn unkept(why: &str) -> ServiceError {
 }
 
 /// Does what must be done before this node can decide; refuses if it cannot be.
-pub(crate) async fn step(site: &Arc<Site>, bucket: BucketId, turn: Turn) -> Outcome<()> {
-    match turn {
-        Turn::Decide(_) => Ok(()),
-        Turn::Open(_) => open(site, bucket).await,
-        Turn::Pass(_) => pass(site, "", bucket, None).await.map(drop),
-        Turn::Unready => leased(site, bucket).await,
-        other => Err(refused(site, &other)),
-    }
+pub(crate) fn step<'a>(site: &'a Arc<Site>, bucket: BucketId, turn: Turn) -> BoxFuture<'a, Outcome<()>> {
+    Box::pin(async move {
+        match turn {
+            Turn::Decide(_) => Ok(()),
+            Turn::Open(_) => open(site, bucket).await,
+            Turn::Pass(_) => pass(site, "", bucket, None).await.map(drop),
+            Turn::Unready => leased(site, bucket).await,
+            other => Err(refused(site, &other)),
+        }
+    })
 }
 
 /// Why a turn is none, in the words of S3.
@@ -193,55 +198,62 @@ enum Passed {
 }
 
 /// Has an heir proposed at all holders of the view, and then named: `to`, unless another one was proposed before.
-async fn pass(site: &Arc<Site>, writer: &str, bucket: BucketId, to: Option<SiteId>) -> Outcome<Passed> {
-    let _turn = site.nodes.pass().await;
-    let of = site.clone();
-    let found = site.bucket_of(bucket).await?;
-    if let Some((to, found)) = to.zip(found).filter(|(to, found)| !found.may_lie_at(*to)) {
-        let message =
-            format!("{} may not lie at {}: it can be no home", found.name, site.peers.roster.name(to));
-        return Err(ServiceError::new(ErrorKind::InvalidArgument, message));
-    }
-    let propose = move |view: &dyn View, wall| {
-        let Some(known) = known(view, &of, bucket)? else {
-            return Err(home::refused_home(HomeRefusal::NoBucket));
-        };
-        if let Some(to) = to {
-            let member = model::site(view, of.system, to).map_err(unreadable)?;
-            if member.is_none_or(|member| member.state != SiteState::Member) {
-                return Err(home::refused_home(HomeRefusal::NoSite));
-            }
+fn pass<'a>(
+    site: &'a Arc<Site>,
+    writer: &'a str,
+    bucket: BucketId,
+    to: Option<SiteId>,
+) -> BoxFuture<'a, Outcome<Passed>> {
+    Box::pin(async move {
+        let _turn = site.nodes.pass().await;
+        let of = site.clone();
+        let found = site.bucket_of(bucket).await?;
+        if let Some((to, found)) = to.zip(found).filter(|(to, found)| !found.may_lie_at(*to)) {
+            let message =
+                format!("{} may not lie at {}: it can be no home", found.name, site.peers.roster.name(to));
+            return Err(ServiceError::new(ErrorKind::InvalidArgument, message));
         }
-        let within = of.within(bucket);
-        if to.is_some_and(|to| within.nodes.contains(&to) && !within.live.contains(&to) && to != of.id) {
-            let message = "that node is not live in the view of the site now: it could not decide";
-            return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
-        }
-        Ok(match to.map_or_else(|| known.turn(&within), |to| known.give(&within, to)) {
-            Turn::Pass(said) => {
-                if known.tenure().is_none_or(|tenure| tenure.heir.is_none()) {
-                    // Once it is proposed nobody else can be: so it must be possible to name it.
-                    model::name_heir(view, of.system, &said, (&within, wall))
-                        .map_err(unreadable)?
-                        .map_err(ahead)?;
+        let propose = move |view: &dyn View, wall| {
+            let Some(known) = known(view, &of, bucket)? else {
+                return Err(home::refused_home(HomeRefusal::NoBucket));
+            };
+            if let Some(to) = to {
+                let member = model::site(view, of.system, to).map_err(unreadable)?;
+                if member.is_none_or(|member| member.state != SiteState::Member) {
+                    return Err(home::refused_home(HomeRefusal::NoSite));
                 }
-                let (said, blocks) = said.fitted(view, of.system, wall).map_err(unreadable)?;
-                let declared = declared(&said, blocks, wall);
-                (Ok(said), Some(declared))
             }
-            other => (Err(other), None),
-        })
-    };
-    let said = match site.declare(writer, propose).await? {
-        Ok(said) => said,
-        Err(turn) => return Ok(Passed::Not(turn)),
-    };
-    settle_said(site, &said).await?;
-    let named = name(site, writer, said.clone()).await?;
-    if let Some(named) = named {
-        tell(site, &said, &named);
-    }
-    Ok(said.heir.map_or(Passed::Not(Turn::Behind), Passed::To))
+            let within = of.within(bucket);
+            if to.is_some_and(|to| within.nodes.contains(&to) && !within.live.contains(&to) && to != of.id) {
+                let message = "that node is not live in the view of the site now: it could not decide";
+                return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
+            }
+            Ok(match to.map_or_else(|| known.turn(&within), |to| known.give(&within, to)) {
+                Turn::Pass(said) => {
+                    if known.tenure().is_none_or(|tenure| tenure.heir.is_none()) {
+                        // Once it is proposed nobody else can be: so it must be possible to name it.
+                        model::name_heir(view, of.system, &said, (&within, wall))
+                            .map_err(unreadable)?
+                            .map_err(ahead)?;
+                    }
+                    let (said, blocks) = said.fitted(view, of.system, wall).map_err(unreadable)?;
+                    let declared = declared(&said, blocks, wall);
+                    (Ok(said), Some(declared))
+                }
+                other => (Err(other), None),
+            })
+        };
+        let said = match site.declare(writer, propose).await? {
+            Ok(said) => said,
+            Err(turn) => return Ok(Passed::Not(turn)),
+        };
+        settle_said(site, &said).await?;
+        let named = name(site, writer, said.clone()).await?;
+        if let Some(named) = named {
+            tell(site, &said, &named);
+        }
+        Ok(said.heir.map_or(Passed::Not(Turn::Behind), Passed::To))
+    })
 }
 
 fn tell(site: &Site, said: &TenureDocument, named: &HomeDocument) {
@@ -344,23 +356,31 @@ pub(crate) async fn decided(site: &Arc<Site>, bucket: &Bucket, written: &Written
 }
 
 /// What this node decided before is answered once more as it was the first time: when all holders of the view have it.
-pub(crate) async fn again(site: &Arc<Site>, bucket: &Bucket, written: &Written) -> Outcome<()> {
-    let Written::Record(record) = written else { return Ok(()) };
-    let is_own = record.home.is_some() && record.dot.origin.node == site.stamps.origin.node;
-    // Where it was settled once the home may have passed on since.
-    let is_settled = site.nodes.has_settled_whole(bucket.id, record.dot);
-    if !is_own || is_settled || !keeps(site) {
-        return Ok(());
-    }
-    for _ in 0..STEPS {
-        let (of, id) = (site.clone(), bucket.id);
-        match site.commit(id, (), move |view| Ok((turn(view, &of, id)?, Vec::new()))).await? {
-            Turned::Decides { within: Some(made), .. } => return decided(site, bucket, written, made).await,
-            Turned::Decides { within: None, .. } => return Ok(()),
-            Turned::Not(turn) => step(site, id, turn).await?,
+pub(crate) fn again<'a>(
+    site: &'a Arc<Site>,
+    bucket: &'a Bucket,
+    written: &'a Written,
+) -> BoxFuture<'a, Outcome<()>> {
+    Box::pin(async move {
+        let Written::Record(record) = written else { return Ok(()) };
+        let is_own = record.home.is_some() && record.dot.origin.node == site.stamps.origin.node;
+        // Where it was settled once the home may have passed on since.
+        let is_settled = site.nodes.has_settled_whole(bucket.id, record.dot);
+        if !is_own || is_settled || !keeps(site) {
+            return Ok(());
         }
-    }
-    Err(doubt("the home has passed on meanwhile"))
+        for _ in 0..STEPS {
+            let (of, id) = (site.clone(), bucket.id);
+            match site.commit(id, (), move |view| Ok((turn(view, &of, id)?, Vec::new()))).await? {
+                Turned::Decides { within: Some(made), .. } => {
+                    return decided(site, bucket, written, made).await;
+                }
+                Turned::Decides { within: None, .. } => return Ok(()),
+                Turned::Not(turn) => step(site, id, turn).await?,
+            }
+        }
+        Err(doubt("the home has passed on meanwhile"))
+    })
 }
 
 /// What a refusal rests on is the site's before it is answered; with its body, if that is small and here: else who is asked
@@ -396,22 +416,24 @@ async fn settle(site: &Arc<Site>, of: (BucketId, Made), load: Load) -> Outcome<(
 }
 
 /// Returns once all holders of the view have what was decided in it, and this node is the home still; or why not.
-pub(crate) async fn reached(
-    site: &Arc<Site>,
+pub(crate) fn reached<'a>(
+    site: &'a Arc<Site>,
     (bucket, made): (BucketId, Made),
     load: Load,
-) -> Result<(), String> {
-    let (settled, said) =
-        tokio::join!(nodes::settle(site, load, Some(made.view)), say(site, bucket, made.view));
-    if let Err(Unsettled::Never(why)) = &settled {
-        site.nodes.remember_unkept((made.view, bucket), site.clock.now(), why.clone());
-    }
-    settled.and(said).map_err(|why| why.to_string())?;
-    match is_still(site, bucket, made.epoch).await {
-        Ok(true) => Ok(()),
-        Ok(false) => Err("the home has passed on meanwhile".into()),
-        Err(error) => Err(error.message().to_owned()),
-    }
+) -> BoxFuture<'a, Result<(), String>> {
+    Box::pin(async move {
+        let (settled, said) =
+            tokio::join!(nodes::settle(site, load, Some(made.view)), say(site, bucket, made.view));
+        if let Err(Unsettled::Never(why)) = &settled {
+            site.nodes.remember_unkept((made.view, bucket), site.clock.now(), why.clone());
+        }
+        settled.and(said).map_err(|why| why.to_string())?;
+        match is_still(site, bucket, made.epoch).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the home has passed on meanwhile".into()),
+            Err(error) => Err(error.message().to_owned()),
+        }
+    })
 }
 
 fn doubt(why: &str) -> ServiceError {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
 use skerry_base::limits::PUT_BYTES;
@@ -78,60 +79,67 @@ pub(crate) fn checksum_of(upload: &Upload) -> (ChecksumKind, ChecksumShape) {
 }
 
 /// Begins an upload.
-pub(crate) async fn create(
-    site: &Arc<Site>,
-    context: &RequestContext,
+pub(crate) fn create<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
     request: CreateUpload,
-) -> Outcome<CreatedUpload> {
-    let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
-    super::scope::check(site, context, &bucket)?;
-    bucket.check_residency(site)?;
-    site.duties.check(Act::Write)?;
-    let draw = entropy::bytes().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
-    let id = UploadId { site: site.id, draw };
-    let composite = request.shape == ChecksumShape::Composite;
-    let upload = Upload {
-        id,
-        bucket: bucket.id,
-        key: request.key,
-        started: site.clock.wall(),
-        writer: context.principal.access_key.clone(),
-        headers: shape::stored_headers(request.headers),
-        user_metadata: request.user_metadata,
-        tags: Vec::new(),
-        checksum: request.declared.then(|| (shape::stored_kind(request.checksum), composite)),
-    };
-    let entry = entry(&Entry::Upload(Box::new(upload)));
-    site.commit(bucket.id, (), move |_| Ok(((), vec![entry]))).await?;
-    Ok(CreatedUpload { upload: id.to_string() })
+) -> BoxFuture<'a, Outcome<CreatedUpload>> {
+    Box::pin(async move {
+        let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+        super::scope::check(site, context, &bucket)?;
+        bucket.check_residency(site)?;
+        site.duties.check(Act::Write)?;
+        let draw =
+            entropy::bytes().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+        let id = UploadId { site: site.id, draw };
+        let composite = request.shape == ChecksumShape::Composite;
+        let upload = Upload {
+            id,
+            bucket: bucket.id,
+            key: request.key,
+            started: site.clock.wall(),
+            writer: context.principal.access_key.clone(),
+            headers: shape::stored_headers(request.headers),
+            user_metadata: request.user_metadata,
+            tags: Vec::new(),
+            checksum: request.declared.then(|| (shape::stored_kind(request.checksum), composite)),
+        };
+        let entry = entry(&Entry::Upload(Box::new(upload)));
+        site.commit(bucket.id, (), move |_| Ok(((), vec![entry]))).await?;
+        Ok(CreatedUpload { upload: id.to_string() })
+    })
 }
 
 /// Stores a part.
-pub(crate) async fn put_part(
-    site: &Arc<Site>,
-    context: &RequestContext,
+pub(crate) fn put_part<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
     request: PutPart,
-) -> Outcome<PutPartOutcome> {
-    let target = Target::of(site, context, &request.target, Action::Write).await?;
-    store_part(site, context, &target, request.number, request.body).await
+) -> BoxFuture<'a, Outcome<PutPartOutcome>> {
+    Box::pin(async move {
+        let target = Target::of(site, context, &request.target, Action::Write).await?;
+        store_part(site, context, &target, request.number, request.body).await
+    })
 }
 
 /// Stores a part from an object.
-pub(crate) async fn copy_part(
-    site: &Arc<Site>,
-    context: &RequestContext,
+pub(crate) fn copy_part<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
     request: CopyPart,
-) -> Outcome<PutPartOutcome> {
-    let target = Target::of(site, context, &request.target, Action::Write).await?;
-    let (wanted, record) = copy::source(site, context, &request.source).await?;
-    let (info, object) = get::described(&wanted.bucket, &record)?;
-    let range = copied(request.range, object.size)?;
-    let length = Some(range.end - range.start);
-    let chunks = Chunks::new(site, &wanted.bucket, record.site);
-    let stream = chunks.stream(object.chunks.clone(), range);
-    let upload = UploadBody::new(stream, Expected { length, ..Expected::default() });
-    let outcome = store_part(site, context, &target, request.number, upload).await?;
-    Ok(PutPartOutcome { source_version: info.version, ..outcome })
+) -> BoxFuture<'a, Outcome<PutPartOutcome>> {
+    Box::pin(async move {
+        let target = Target::of(site, context, &request.target, Action::Write).await?;
+        let (wanted, record) = copy::source(site, context, &request.source).await?;
+        let (info, object) = get::described(&wanted.bucket, &record)?;
+        let range = copied(request.range, object.size)?;
+        let length = Some(range.end - range.start);
+        let chunks = Chunks::new(site, &wanted.bucket, record.site);
+        let stream = chunks.stream(object.chunks.clone(), range);
+        let upload = UploadBody::new(stream, Expected { length, ..Expected::default() });
+        let outcome = store_part(site, context, &target, request.number, upload).await?;
+        Ok(PutPartOutcome { source_version: info.version, ..outcome })
+    })
 }
 
 /// What of a source of this size becomes a part: said before a byte of it is read.
@@ -223,20 +231,22 @@ pub(crate) async fn take_part(
 }
 
 /// Makes the object.
-pub(crate) async fn complete(
-    site: &Arc<Site>,
-    context: &RequestContext,
+pub(crate) fn complete<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
     request: CompleteUpload,
-) -> Outcome<PutOutcome> {
-    let target = Target::of(site, context, &request.target, Action::Write).await?;
-    super::scope::check(site, context, &target.bucket)?;
-    if !target.is_here(site) {
-        return relay::complete(site, context, &target, &request).await;
-    }
-    let by = By { writer: &context.principal.access_key, seen: Vec::new() };
-    let written = complete_here(site, by, &target, &request).await?;
-    let receipt = super::scope::reach(site, context, &target.bucket, &written).await?;
-    Ok(put::outcome(&target.bucket, &written, receipt))
+) -> BoxFuture<'a, Outcome<PutOutcome>> {
+    Box::pin(async move {
+        let target = Target::of(site, context, &request.target, Action::Write).await?;
+        super::scope::check(site, context, &target.bucket)?;
+        if !target.is_here(site) {
+            return relay::complete(site, context, &target, &request).await;
+        }
+        let by = By { writer: &context.principal.access_key, seen: Vec::new() };
+        let written = complete_here(site, by, &target, &request).await?;
+        let receipt = super::scope::reach(site, context, &target.bucket, &written).await?;
+        Ok(put::outcome(&target.bucket, &written, receipt))
+    })
 }
 
 /// Who completes an upload.
@@ -381,12 +391,18 @@ async fn completed_before(site: &Arc<Site>, target: &Target) -> Outcome<Option<W
 }
 
 /// Gives the upload up.
-pub(crate) async fn abort(site: &Arc<Site>, context: &RequestContext, target: UploadTarget) -> Outcome<()> {
-    let target = Target::of(site, context, &target, Action::Write).await?;
-    if target.is_here(site) {
-        return abort_here(site, &target).await;
-    }
-    relay::act(site, context, &target, UploadAct::Abort).await.map(drop)
+pub(crate) fn abort<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
+    target: UploadTarget,
+) -> BoxFuture<'a, Outcome<()>> {
+    Box::pin(async move {
+        let target = Target::of(site, context, &target, Action::Write).await?;
+        if target.is_here(site) {
+            return abort_here(site, &target).await;
+        }
+        relay::act(site, context, &target, UploadAct::Abort).await.map(drop)
+    })
 }
 
 /// Gives an upload up that lives here.
@@ -403,24 +419,36 @@ pub(crate) async fn abort_here(site: &Arc<Site>, target: &Target) -> Outcome<()>
 }
 
 /// One page of the parts.
-pub(crate) async fn parts(site: &Arc<Site>, context: &RequestContext, query: ListParts) -> Outcome<PartPage> {
-    let target = Target::of(site, context, &query.target, Action::Read).await?;
-    let (upload, parts, more) = match target.is_here(site) {
-        true => {
-            let upload = target.read(site).await?;
-            let (parts, more) = parts_here(site, &target, query.after, query.limit).await?;
-            (upload, parts, more)
-        }
-        false => relay::parts(site, context, &target, query.after, query.limit).await?,
-    };
-    let shown = |part: &Part| {
-        let StoredPart { number, etag, size, checksums } = stored_part(part);
-        PartSummary { number, etag, size, modified: part.modified, checksums }
-    };
-    let key = site.access_key(&upload.writer).await?;
-    let owner = key.map_or_else(|| target.bucket.owner.clone(), |key| key.owner);
-    let checksum = upload.checksum.map(|_| checksum_of(&upload));
-    Ok(PartPage { parts: parts.iter().map(shown).collect(), more, initiator: upload.writer, owner, checksum })
+pub(crate) fn parts<'a>(
+    site: &'a Arc<Site>,
+    context: &'a RequestContext,
+    query: ListParts,
+) -> BoxFuture<'a, Outcome<PartPage>> {
+    Box::pin(async move {
+        let target = Target::of(site, context, &query.target, Action::Read).await?;
+        let (upload, parts, more) = match target.is_here(site) {
+            true => {
+                let upload = target.read(site).await?;
+                let (parts, more) = parts_here(site, &target, query.after, query.limit).await?;
+                (upload, parts, more)
+            }
+            false => relay::parts(site, context, &target, query.after, query.limit).await?,
+        };
+        let shown = |part: &Part| {
+            let StoredPart { number, etag, size, checksums } = stored_part(part);
+            PartSummary { number, etag, size, modified: part.modified, checksums }
+        };
+        let key = site.access_key(&upload.writer).await?;
+        let owner = key.map_or_else(|| target.bucket.owner.clone(), |key| key.owner);
+        let checksum = upload.checksum.map(|_| checksum_of(&upload));
+        Ok(PartPage {
+            parts: parts.iter().map(shown).collect(),
+            more,
+            initiator: upload.writer,
+            owner,
+            checksum,
+        })
+    })
 }
 
 /// Some parts of an upload that lives here.

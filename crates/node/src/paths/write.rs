@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use skerry_base::kv::{Overlay, View};
 use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, Dot, SiteId};
@@ -111,26 +112,32 @@ pub(crate) async fn acquainted(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
 }
 
 /// Carries it out once that was done.
-pub(crate) async fn known(site: &Arc<Site>, asked: Asked, seen: Vec<Record>) -> Outcome<Written> {
-    if site.stays_out(&asked.bucket) {
-        // The home writes it; payload would have nobody here who cares for it.
-        if matches!(asked.ask, Ask::Put(_)) {
-            asked.bucket.check_residency(site)?;
+pub(crate) fn known<'a>(
+    site: &'a Arc<Site>,
+    asked: Asked,
+    seen: Vec<Record>,
+) -> BoxFuture<'a, Outcome<Written>> {
+    Box::pin(async move {
+        if site.stays_out(&asked.bucket) {
+            // The home writes it; payload would have nobody here who cares for it.
+            if matches!(asked.ask, Ask::Put(_)) {
+                asked.bucket.check_residency(site)?;
+            }
+            let asked = Asked { bucket: home(site, asked.bucket).await?, ..asked };
+            return at_home(site, asked, seen).await;
+        }
+        if asked.condition.is_none() {
+            if joining::changes_nothing(site, &asked).await? {
+                return Ok(Written::Nothing);
+            }
+            return here(site, asked, site.id, seen).await;
         }
         let asked = Asked { bucket: home(site, asked.bucket).await?, ..asked };
-        return at_home(site, asked, seen).await;
-    }
-    if asked.condition.is_none() {
-        if joining::changes_nothing(site, &asked).await? {
-            return Ok(Written::Nothing);
+        match asked.bucket.home == site.id {
+            true => here(site, asked, site.id, seen).await,
+            false => at_home(site, asked, seen).await,
         }
-        return here(site, asked, site.id, seen).await;
-    }
-    let asked = Asked { bucket: home(site, asked.bucket).await?, ..asked };
-    match asked.bucket.home == site.id {
-        true => here(site, asked, site.id, seen).await,
-        false => at_home(site, asked, seen).await,
-    }
+    })
 }
 
 /// The bucket with who decides about it now.
@@ -666,42 +673,48 @@ pub(crate) const fn which(version: space::VersionId) -> Which {
 }
 
 /// Answers another site's question as the home of a bucket.
-pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> Outcome<Written> {
-    let bucket = home(site, bucket).await?;
-    if bucket.home != site.id {
-        let name = site.peers.roster.name(bucket.home);
-        let message = format!("this site is not the bucket's home, {name} is");
-        return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
-    }
-    let heads = seen::heard(decide.bucket, &decide.key, &decide.heads)?;
-    let mut pins = Vec::new();
-    let ask = match decide.write {
-        message::Write::Put(object) => {
-            let object = checked(object)?;
-            // Small payload is copied before the decision: a lock must not point to a site that just vanished.
-            if object.size <= JOURNAL_BODY_BYTES as u64 {
-                pins = at_once::take(site, &bucket, &object.chunks, object.size, decide.site).await?;
-            }
-            Ask::Put(object)
+pub(crate) fn decide<'a>(
+    site: &'a Arc<Site>,
+    bucket: Bucket,
+    decide: Decide,
+) -> BoxFuture<'a, Outcome<Written>> {
+    Box::pin(async move {
+        let bucket = home(site, bucket).await?;
+        if bucket.home != site.id {
+            let name = site.peers.roster.name(bucket.home);
+            let message = format!("this site is not the bucket's home, {name} is");
+            return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
         }
-        message::Write::Delete => Ask::Delete,
-        message::Write::Erase(Which::Dot(dot)) => Ask::Erase(space::VersionId::Dot(dot)),
-        message::Write::Erase(Which::Null | Which::Current) => Ask::Erase(space::VersionId::Null),
-    };
-    let scope = super::scope::of_bucket(&bucket);
-    let asked = Asked {
-        bucket,
-        key: decide.key,
-        condition: condition_of(decide.condition),
-        ask,
-        writer: decide.writer,
-        scope,
-        small: None,
-        pins,
-        with: Vec::new(),
-        upload: None,
-    };
-    here(site, asked, decide.site, heads).await
+        let heads = seen::heard(decide.bucket, &decide.key, &decide.heads)?;
+        let mut pins = Vec::new();
+        let ask = match decide.write {
+            message::Write::Put(object) => {
+                let object = checked(object)?;
+                // Small payload is copied before the decision: a lock must not point to a site that just vanished.
+                if object.size <= JOURNAL_BODY_BYTES as u64 {
+                    pins = at_once::take(site, &bucket, &object.chunks, object.size, decide.site).await?;
+                }
+                Ask::Put(object)
+            }
+            message::Write::Delete => Ask::Delete,
+            message::Write::Erase(Which::Dot(dot)) => Ask::Erase(space::VersionId::Dot(dot)),
+            message::Write::Erase(Which::Null | Which::Current) => Ask::Erase(space::VersionId::Null),
+        };
+        let scope = super::scope::of_bucket(&bucket);
+        let asked = Asked {
+            bucket,
+            key: decide.key,
+            condition: condition_of(decide.condition),
+            ask,
+            writer: decide.writer,
+            scope,
+            small: None,
+            pins,
+            with: Vec::new(),
+            upload: None,
+        };
+        here(site, asked, decide.site, heads).await
+    })
 }
 
 fn checked(object: Box<Object>) -> Outcome<Box<Object>> {
