@@ -128,18 +128,19 @@ fn cut_and_heal() {
     let lost = |from: usize, to: usize| wan.traffic().pairs[from][to].lost_packets;
     // What is under way when the cut is answered never arrives, though the other direction works.
     a.send_to(&[2; 7], b.local_addr().unwrap()).unwrap();
-    wan.cut(0, 1);
+    wan.sever(&[(0, 1)], true);
     one_way(&b, &a);
     assert_eq!(lost(0, 1), 1);
-    wan.heal(0, 1);
+    wan.sever(&[(0, 1)], false);
     one_way(&a, &b);
-    wan.cut_site(0);
+    let around = [(0, 1), (1, 0), (0, 2), (2, 0)];
+    wan.sever(&around, true);
     a.send_to(&[3; 7], b.local_addr().unwrap()).unwrap();
     b.send_to(&[3; 7], a.local_addr().unwrap()).unwrap();
     one_way(&a, &near);
     one_way(&b, &c);
     assert_eq!((lost(0, 1), lost(1, 0)), (2, 1));
-    wan.heal_site(0);
+    wan.sever(&around, false);
     one_way(&a, &b);
     one_way(&b, &a);
 }

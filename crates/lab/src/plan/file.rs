@@ -167,7 +167,7 @@ impl Scenario {
                 Whose::Own => None,
                 Whose::Site(site) => Some(site.as_str()),
             };
-            let events = phase.events.iter().map(|event| event.deed.site());
+            let events = phase.events.iter().flat_map(|event| event.deed.reach.sites());
             let mut named = phase
                 .clients
                 .iter()

@@ -4,6 +4,7 @@
 //! always the same, in the same order.
 
 pub mod cell;
+pub mod deed;
 mod file;
 pub mod network;
 pub mod phase;

@@ -1,12 +1,11 @@
 //! One step of a scenario: who asks for what, where, and what happens to the network meanwhile.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 use skerry_scenario::workload_size::Size;
 use toml::Spanned;
 
 use super::cell::Source;
+use super::deed::{self, EventEntry, Timed};
 use skerry_scenario::refusal::Refusal;
 
 /// Operations that a client begins in a second, at most.
@@ -92,42 +91,6 @@ pub enum Whose {
     Site(String),
 }
 
-/// Something done to the network.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timed {
-    /// After the step's start.
-    pub at: Duration,
-    /// What.
-    pub deed: Deed,
-}
-
-/// What can be done to the network.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deed {
-    /// Nothing passes between the site and others.
-    Cut(String),
-    /// It passes again.
-    Heal(String),
-}
-
-impl Deed {
-    /// The site.
-    pub fn site(&self) -> &str {
-        match self {
-            Self::Cut(site) | Self::Heal(site) => site,
-        }
-    }
-}
-
-impl std::fmt::Display for Deed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Cut(site) => write!(f, "cut {site}"),
-            Self::Heal(site) => write!(f, "heal {site}"),
-        }
-    }
-}
-
 /// A step as the file has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,14 +123,6 @@ pub(super) struct Entry {
     events: Vec<Spanned<EventEntry>>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct EventEntry {
-    at: Spanned<String>,
-    cut: Option<String>,
-    heal: Option<String>,
-}
-
 impl Entry {
     /// Checks it against the file it stands in and the steps before it.
     pub(super) fn check(self, source: Source<'_>, before: &[Phase]) -> Result<Phase, Refusal> {
@@ -185,11 +140,7 @@ impl Entry {
                 .map_err(|reason| source.refuse(self.name.span(), format!("phase {name:?}: {reason}")))?,
             _ => Vec::new(),
         };
-        let mut events = Vec::new();
-        for event in self.events {
-            events.push(timed(source, &event)?);
-        }
-        events.sort_by_key(|event| event.at);
+        let events = deed::all(source, &self.events)?;
         Ok(Phase {
             name,
             action: self.operation,
@@ -281,30 +232,4 @@ fn writers(set: &Option<String>, count: Option<u64>, before: &[Phase]) -> Result
     sites.sort();
     sites.dedup();
     Ok(sites)
-}
-
-fn timed(source: Source<'_>, event: &Spanned<EventEntry>) -> Result<Timed, Refusal> {
-    let entry = event.get_ref();
-    let at = span(entry.at.get_ref()).ok_or_else(|| {
-        let reason = format!("{:?} is no time; say it as 500ms or 3s", entry.at.get_ref());
-        source.refuse(entry.at.span(), reason)
-    })?;
-    let deed = match (&entry.cut, &entry.heal) {
-        (Some(site), None) => Deed::Cut(site.clone()),
-        (None, Some(site)) => Deed::Heal(site.clone()),
-        _ => {
-            let reason = "an event cuts or heals one site: { at = \"3s\", cut = \"site-2\" }".to_owned();
-            return Err(source.refuse(event.span(), reason));
-        }
-    };
-    Ok(Timed { at, deed })
-}
-
-fn span(text: &str) -> Option<Duration> {
-    let (number, factor) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1.0),
-        None => (text.strip_suffix('s')?, 1000.0),
-    };
-    let ms = number.parse::<f64>().ok()? * factor;
-    (0.0..=3_600_000.0).contains(&ms).then(|| Duration::from_micros((ms * 1000.0) as u64))
 }

@@ -67,6 +67,55 @@ fn a_sweep_combines_lists_and_keeps_networks_together() {
 }
 
 #[test]
+fn a_cut_is_of_a_site_or_a_direction_or_both_between_two_and_may_repeat() {
+    let events = |events: &str| {
+        let old = r#"{ at = "500ms", cut = "site-3" }, { at = "100ms", heal = "site-3" }"#;
+        assert!(FILE.contains(old));
+        Scenario::parse("t.toml", &FILE.replacen(old, events, 1))
+            .map(|scenario| scenario.phases[1].events.clone())
+    };
+    let flaps = events(
+        r#"{ at = "1s", cut = "site-1<>site-2", for = "500ms", every = "2s", times = 2 }, { at = "1200ms", heal = "site-3>site-1" }"#,
+    );
+    let said: Vec<String> =
+        flaps.unwrap().iter().map(|event| format!("{} {}", event.at.as_millis(), event.deed)).collect();
+    assert_eq!(
+        said,
+        [
+            "1000 cut site-1<>site-2",
+            "1200 heal site-3>site-1",
+            "1500 heal site-1<>site-2",
+            "3000 cut site-1<>site-2",
+            "3500 heal site-1<>site-2",
+        ]
+    );
+    let sites: Vec<String> = (1..=3).map(|number| format!("site-{number}")).collect();
+    let ways = |reach: &str| {
+        events(&format!(r#"{{ at = "0s", cut = "{reach}" }}"#)).unwrap()[0].deed.reach.ways(&sites)
+    };
+    assert_eq!(ways("site-2"), [(1, 0), (0, 1), (1, 2), (2, 1)]);
+    assert_eq!(ways("site-3>site-1"), [(2, 0)]);
+    assert_eq!(ways("site-1<>site-3"), [(0, 2), (2, 0)]);
+    for (refused, why) in [
+        (r#"{ at = "1s", cut = "site-1", heal = "site-1" }"#, "cuts or heals"),
+        (r#"{ at = "1s", cut = "site-1>site-1" }"#, "from one site to another"),
+        (r#"{ at = "1s", cut = "site-1", every = "2s", times = 2 }"#, "how long it lasts"),
+        (r#"{ at = "1s", cut = "site-1", for = "2s", every = "2s", times = 2 }"#, "less than the time"),
+        (r#"{ at = "1s", cut = "site-1", for = "0s" }"#, "less than the time"),
+        (r#"{ at = "1s", cut = "site-1", for = "1s", every = "2s", times = 0 }"#, "1 to 1000"),
+        (r#"{ at = "1s", cut = "site-1", for = "1s", every = "2s" }"#, "how often"),
+        (r#"{ at = "1s", heal = "site-1", for = "1s" }"#, "a heal stays"),
+        (r#"{ at = "1s", cut = "site-1", for = "long" }"#, "no time"),
+    ] {
+        let error = events(refused).unwrap_err().to_string();
+        assert!(error.starts_with("t.toml:22: ") && error.contains(why), "{refused}: {error}");
+    }
+    let elsewhere = FILE.replacen(r#"cut = "site-3""#, r#"cut = "site-1>site-9""#, 1);
+    let error = Scenario::parse("t.toml", &elsewhere).unwrap().check_sites(&sites).unwrap_err();
+    assert!(error.contains("site-9"), "{error}");
+}
+
+#[test]
 fn an_error_names_the_line() {
     let cases = [
         ("core_rtt_ms = 100\nobjects", "core_rtt = 100\nobjects", "t.toml:9: "),

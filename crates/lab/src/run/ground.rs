@@ -12,11 +12,8 @@ pub trait Ground: Machines {
     /// The hosts of clients, site by site.
     fn clients(&self) -> Vec<Machine>;
 
-    /// Nothing passes between this site and others; holds when it returns.
-    fn cut_site(&self, site: usize);
-
-    /// Undoes it.
-    fn heal_site(&self, site: usize);
+    /// Cuts directions from one site to another, or heals them; holds when it returns.
+    fn sever(&self, ways: &[(usize, usize)], is_cut: bool);
 
     /// What was sent since the network was built.
     fn traffic(&self) -> Traffic;
@@ -41,12 +38,8 @@ impl Ground for Wan {
         clients.map(machine).collect()
     }
 
-    fn cut_site(&self, site: usize) {
-        Self::cut_site(self, site);
-    }
-
-    fn heal_site(&self, site: usize) {
-        Self::heal_site(self, site);
+    fn sever(&self, ways: &[(usize, usize)], is_cut: bool) {
+        Self::sever(self, ways, is_cut);
     }
 
     fn traffic(&self) -> Traffic {

@@ -275,11 +275,7 @@ impl Stand<'_> {
         let mut flow_at = (phase.action == Action::Converge).then_some(begin);
         let done = self.watch.wait(self.running, Duration::from_secs(within), || {
             while let Some(event) = deeds.next_if(|event| begin + event.at <= Instant::now()) {
-                let site = sites.iter().position(|site| site == event.deed.site()).unwrap_or_default();
-                match event.deed {
-                    crate::plan::phase::Deed::Cut(_) => ground.cut_site(site),
-                    crate::plan::phase::Deed::Heal(_) => ground.heal_site(site),
-                }
+                ground.sever(&event.deed.reach.ways(sites), event.deed.is_cut);
                 let at_seconds = begin.elapsed().as_secs_f64();
                 events.push(Event { at_seconds, what: event.deed.to_string() });
                 // What was sent in vain before a heal flows nowhere.

@@ -86,7 +86,6 @@ pub struct Wan {
     stations: Stations,
     hosts: Vec<Host>,
     launcher: PathBuf,
-    sites: usize,
     smallest_delay_us: u64,
 }
 
@@ -132,16 +131,7 @@ impl Wan {
         run.set_networks(stations.0.iter().map(Station::network).collect::<io::Result<_>>()?);
         let guard = Guard::start(&launcher, &run)?;
         let smallest_delay_us = smallest_delay_us(topology);
-        Ok(Self {
-            run,
-            _guard: guard,
-            shuttle,
-            stations,
-            hosts,
-            launcher,
-            sites: topology.sites.len(),
-            smallest_delay_us,
-        })
+        Ok(Self { run, _guard: guard, shuttle, stations, hosts, launcher, smallest_delay_us })
     }
 
     /// The name of this run, unique on this machine as long as it lasts.
@@ -218,32 +208,10 @@ impl Wan {
         self.run.own(path)
     }
 
-    /// Cuts one direction. When this returns, nothing arrives over it any more.
-    pub fn cut(&self, from: usize, to: usize) {
-        self.order(vec![Order::Cut { from, to, is_cut: true }]);
-    }
-
-    /// Heals one direction; what was under way stays lost.
-    pub fn heal(&self, from: usize, to: usize) {
-        self.order(vec![Order::Cut { from, to, is_cut: false }]);
-    }
-
-    /// Cuts a site off, both ways; within it all goes on.
-    pub fn cut_site(&self, site: usize) {
-        self.order(self.around(site, true));
-    }
-
-    /// Heals all links of a site, also those that were cut one by one.
-    pub fn heal_site(&self, site: usize) {
-        self.order(self.around(site, false));
-    }
-
-    fn around(&self, site: usize, is_cut: bool) -> Vec<Order> {
-        let others = (0..self.sites).filter(|other| *other != site);
-        let both = |other| {
-            [Order::Cut { from: site, to: other, is_cut }, Order::Cut { from: other, to: site, is_cut }]
-        };
-        others.flat_map(both).collect()
+    /// Cuts directions, each from one site to another, or heals them. When this returns nothing arrives over those that are cut any
+    /// more; what was under way stays lost.
+    pub fn sever(&self, ways: &[(usize, usize)], is_cut: bool) {
+        self.order(ways.iter().map(|&(from, to)| Order::Cut { from, to, is_cut }).collect());
     }
 
     /// Makes one direction another link from now on.
