@@ -28,7 +28,7 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     command
 }
 
-/// What a later build could go on from is of no use where each begins with nothing, and costs an eighth of the time.
+/// What a later build could go on from is of no use where each begins with nothing, and costs an eighth of the time to compile the node.
 const INCREMENTAL: &str = "CARGO_INCREMENTAL";
 
 /// Runs to the end with its output shown; a failing status is an error.
