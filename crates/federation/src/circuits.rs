@@ -281,6 +281,11 @@ impl Circuits {
         }
     }
 
+    /// Whether nobody has heard of a site, as far as it was told.
+    pub fn is_silent(&self, site: SiteId) -> bool {
+        self.silent.contains(&site)
+    }
+
     /// Sites in between; none if there is no link.
     pub fn hops(&self, site: SiteId) -> Option<u8> {
         self.links.get(&site).map(|link| link.hops)

@@ -25,6 +25,7 @@ pub mod clones;
 mod config;
 mod context;
 pub mod departure;
+pub mod detour;
 pub mod drain;
 mod federation;
 mod feed;

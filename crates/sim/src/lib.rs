@@ -13,6 +13,7 @@ pub mod checkers;
 pub mod circuits;
 pub mod clones;
 pub mod copies;
+pub mod detours;
 pub mod disk;
 pub mod environment;
 pub mod followed;

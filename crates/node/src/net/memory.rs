@@ -17,7 +17,7 @@ use super::links::{LinkEvents, Links};
 use super::narrow::{Narrow, Pipe};
 use super::sever::Severable;
 use super::traffic::{Counters, Meter};
-use super::{Net, NetError, Peer, PeerAddress, PeerTraffic, Stream};
+use super::{Course, Net, NetError, Peer, PeerAddress, PeerTraffic, Stream};
 use crate::trust::PublicKey;
 
 /// Bytes a stream holds before its writer waits.
@@ -275,6 +275,11 @@ impl Net for MemoryNet {
 
     fn links(&self) -> LinkEvents {
         self.links.follow()
+    }
+
+    fn course(&self, peer: NodeId) -> Option<Course> {
+        let pair = (self.node().min(peer), self.node().max(peer));
+        self.world.change(|world| world.links.contains_key(&pair).then(Course::default))
     }
 
     fn rtt(&self, peer: NodeId) -> Option<Duration> {

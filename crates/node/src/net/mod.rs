@@ -229,6 +229,11 @@ pub trait Net: Send + Sync + 'static {
     /// Asks so many peers now, each in its turn, whether they are there: links whose other ends are gone end by it.
     fn doubt(&self, _most: usize) {}
 
+    /// Bytes that have come from `peer` since the start, as [`Net::traffic`] counts them.
+    fn came(&self, peer: NodeId) -> u64 {
+        self.traffic().iter().find(|traffic| traffic.node == peer).map_or(0, |traffic| traffic.received)
+    }
+
     /// Bytes on the wire (TLS and framing included) by peer since start.
     fn traffic(&self) -> Vec<PeerTraffic>;
 

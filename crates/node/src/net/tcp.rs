@@ -450,6 +450,10 @@ impl Net for TcpNet {
         });
     }
 
+    fn came(&self, peer: NodeId) -> u64 {
+        self.shared.state(|state| state.counters.get(&peer).map_or(0, |bytes| bytes.read(peer).received))
+    }
+
     fn traffic(&self) -> Vec<PeerTraffic> {
         self.shared.state(|state| state.counters.iter().map(|(&node, bytes)| bytes.read(node)).collect())
     }

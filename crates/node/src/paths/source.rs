@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,6 +37,9 @@ const LONG: u64 = 2 << 20;
 /// What is read of a chunk at once when there is no room for all of it: a block, with its checksum.
 const PIECE: u32 = 64 << 10;
 
+/// How long a link is waited for that broke before anything came: dialled at once, it mostly stands within a second or two.
+const ANOTHER: Duration = Duration::from_secs(5);
+
 /// Gets chunks, wherever they are.
 pub(crate) struct Chunks {
     site: Arc<Site>,
@@ -52,6 +55,8 @@ pub(crate) struct Chunks {
     places: AtomicU64,
     /// When something of this body came from elsewhere last; none if nothing did.
     came: AtomicU64,
+    /// A link was waited for that broke before anything came.
+    waited: AtomicBool,
 }
 
 /// Why nobody gave a chunk.
@@ -61,6 +66,8 @@ struct Tried {
     sites: Vec<SiteId>,
     /// Whether a link broke, or was not there, rather than that somebody said no.
     is_apart: bool,
+    /// Whether one broke that was there when it was asked over.
+    is_broken: bool,
 }
 
 impl Chunks {
@@ -82,7 +89,8 @@ impl Chunks {
 
     fn with(site: &Arc<Site>, domain: BucketId, (nearby, keeps, urgency): (Nearby, bool, Urgency)) -> Self {
         let (reader, places, came) = (site.peers.reader(), AtomicU64::new(0), AtomicU64::new(0));
-        Self { site: site.clone(), domain, nearby, keeps, urgency, reader, places, came }
+        let waited = AtomicBool::new(false);
+        Self { site: site.clone(), domain, nearby, keeps, urgency, reader, places, came, waited }
     }
 
     /// The site that reads it.
@@ -164,7 +172,8 @@ impl Chunks {
     }
 
     /// From whoever has it. Where a link broke over which something of this body came a moment ago, that is waited for, and
-    /// what is still to come is asked for again; where nothing came, the reader hears at once that it is an island.
+    /// what is still to come is asked for again; one that broke before anything came is waited for once, for as long as
+    /// another takes to be made. Where there was none, the reader hears at once that it is an island.
     async fn ask(&self, errand: Errand, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
         let (site, mut had) = (&self.site, self.site.peers.has_of(self.domain, chunk.id));
         loop {
@@ -180,7 +189,7 @@ impl Chunks {
                 self.note_came();
             }
             had = has;
-            if !tried.is_apart || !self.is_back(&tried.sites).await {
+            if !tried.is_apart || !self.is_back(&tried).await {
                 return Err(self.lost(&chunk, missing, &tried.words));
             }
         }
@@ -190,13 +199,19 @@ impl Chunks {
         self.came.store(self.site.clock.now().0, Ordering::Relaxed);
     }
 
-    /// Waits until one of these has a link, if something of this body came within the time that is waited for; whether one has.
-    async fn is_back(&self, sites: &[SiteId]) -> bool {
+    /// Waits until one of those who were asked has a link, if there is reason to; whether one has.
+    async fn is_back(&self, tried: &Tried) -> bool {
         let (site, came) = (&self.site, self.came.load(Ordering::Relaxed));
-        let until = Instant(came).after(site.peers.waits().stall);
-        while came > 0 && site.clock.now() < until {
+        let mut until = Instant(came).after(site.peers.waits().stall);
+        if came == 0 {
+            if !tried.is_broken || self.waited.swap(true, Ordering::Relaxed) {
+                return false;
+            }
+            until = site.clock.now().after(ANOTHER);
+        }
+        while site.clock.now() < until {
             breath().await;
-            if sites.iter().any(|other| site.linked(*other)) {
+            if tried.sites.iter().any(|other| site.linked(*other)) {
                 return true;
             }
         }
@@ -207,7 +222,7 @@ impl Chunks {
     /// linked and has it: just after a cut not all members are known here again.
     async fn ask_all(&self, errand: Errand, chunk: ChunkRef) -> Result<Bytes, Tried> {
         let site = &self.site;
-        let mut tried = Tried { words: Vec::new(), sites: Vec::new(), is_apart: false };
+        let mut tried = Tried { words: Vec::new(), sites: Vec::new(), is_apart: false, is_broken: false };
         let likely = self.nearby.likely(site, chunk.id).await;
         if let Some(likely) = likely {
             if let Some(bytes) = self.ask_these(errand, chunk, &[likely], &mut tried).await {
@@ -242,7 +257,7 @@ impl Chunks {
                 self.nearby.gave(site);
                 return Some(bytes);
             }
-            match peers.chunk(errand, site, self.domain, &chunk).await {
+            match peers.chunk_or_around(errand, site, self.domain, &chunk).await {
                 Ok(Some(bytes)) => {
                     self.nearby.gave(site);
                     return Some(bytes);
@@ -251,6 +266,7 @@ impl Chunks {
                 Err(error) => {
                     tried.words.push(format!("{}: {error}", peers.roster.name(site)));
                     tried.is_apart |= error.is_apart();
+                    tried.is_broken |= error.is_broken();
                     tried.sites.push(site);
                 }
             }

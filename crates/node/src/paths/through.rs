@@ -26,7 +26,7 @@ use crate::site::Site;
 
 /// Answers with the chunk, once it is here.
 pub(crate) async fn answer(site: &Arc<Site>, class: Class, asked: Through) -> (Response, Vec<Bytes>) {
-    let chunk = match begun(site, class, asked).await {
+    let chunk = match begun(site, (class, false), asked).await {
         Ok(Begun::Here(bytes)) => Ok(Some(bytes)),
         Ok(Begun::Fetch(fetch)) => fetch.await,
         Err(error) => Err(error),
@@ -42,7 +42,8 @@ pub(crate) async fn rest(
     (holder, most): (SiteId, u8),
 ) -> (Response, Vec<Bytes>) {
     let Tail { domain, chunk, from, .. } = tail;
-    let fetch = match begun(site, class, Through { holder, domain, chunk, most }).await {
+    // It may wait for its turn here: whoever asks hears how far it is.
+    let fetch = match begun(site, (class, true), Through { holder, domain, chunk, most }).await {
         Ok(Begun::Here(bytes)) => return told(Ok(Some(bytes)), from),
         Ok(Begun::Fetch(fetch)) => fetch,
         Err(error) => return told(Err(error), from),
@@ -72,7 +73,7 @@ enum Begun {
     Fetch(BoxFuture<'static, Outcome<Option<Bytes>>>),
 }
 
-async fn begun(site: &Arc<Site>, class: Class, asked: Through) -> Outcome<Begun> {
+async fn begun(site: &Arc<Site>, (class, waits): (Class, bool), asked: Through) -> Outcome<Begun> {
     let Through { holder, domain, chunk, most } = asked;
     site.peers.willing().map_err(|why| refuse(format!("{} {why}", site.called())))?;
     let bucket = site.claim_of(domain).await?;
@@ -90,7 +91,14 @@ async fn begun(site: &Arc<Site>, class: Class, asked: Through) -> Outcome<Begun>
         return Err(refuse(format!("{} has no way to it that is shorter", site.called())));
     }
     let site = site.clone();
-    Ok(Begun::Fetch(Box::pin(async move { fetch(&site, &bucket, (class, holder), chunk).await })))
+    Ok(Begun::Fetch(Box::pin(async move {
+        let room = &site.peers.circuits.through;
+        let room = if waits { room.acquire().await.ok() } else { room.try_acquire().ok() };
+        let Some(_room) = room else {
+            return Err(refuse(format!("{} fetches as much for others as it can", site.called())));
+        };
+        fetch(&site, &bucket, (class, holder), chunk).await
+    })))
 }
 
 async fn fetch(
@@ -99,15 +107,12 @@ async fn fetch(
     (class, holder): (Class, SiteId),
     chunk: ChunkRef,
 ) -> Outcome<Option<Bytes>> {
-    let Ok(_room) = site.peers.circuits.through.try_acquire() else {
-        return Err(refuse(format!("{} fetches as much for others as it can", site.called())));
-    };
     let errand = site.peers.errand(class);
     let further = site.peers.chunk_through(errand, holder, bucket.id, &chunk).await;
     let fetched = match further {
         Some(bytes) => Some(bytes),
         None => {
-            let fetched = site.peers.chunk(errand, holder, bucket.id, &chunk).await;
+            let fetched = site.peers.chunk_unless_silent(errand, holder, bucket.id, &chunk).await;
             fetched.map_err(|error| refuse(error.to_string()))?
         }
     };

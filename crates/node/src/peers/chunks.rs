@@ -30,7 +30,7 @@ const BREATH: Duration = Duration::from_millis(500);
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Whom to fetch a chunk from for the asker, over how many sites at most.
-type Way = Option<(SiteId, u8)>;
+pub(super) type Way = Option<(SiteId, u8)>;
 
 impl Peers {
     /// Whoever reads a body, or makes a copy of one, as others ask beside it.
@@ -46,17 +46,6 @@ impl Peers {
     /// Bytes that have come of a chunk that is not here yet.
     pub(crate) fn has_of(&self, domain: BucketId, chunk: ChunkId) -> u64 {
         self.parts.have((domain, chunk))
-    }
-
-    /// One chunk of `site`, verified by its name; none if it is not there.
-    pub(crate) async fn chunk(
-        &self,
-        errand: Errand,
-        site: SiteId,
-        domain: BucketId,
-        chunk: &ChunkRef,
-    ) -> Result<Option<Bytes>, PeerError> {
-        self.come(errand, site, (domain, chunk), None).await
     }
 
     /// One chunk of a site that is reached by way of others, fetched by the first of them for itself and given on; none
@@ -79,7 +68,8 @@ impl Peers {
         }
     }
 
-    async fn come(
+    /// A chunk of `site`, verified by its name, or by way of it; none if it is not there.
+    pub(super) async fn come(
         &self,
         errand: Errand,
         site: SiteId,

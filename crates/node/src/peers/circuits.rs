@@ -63,6 +63,11 @@ impl Circuits {
         }
     }
 
+    /// This site.
+    pub(super) const fn me(&self) -> SiteId {
+        self.me
+    }
+
     fn machine(&self) -> MutexGuard<'_, Machine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,6 +90,11 @@ impl Peers {
     /// How a site is reached: directly, or by way of which other.
     pub(crate) fn course(&self, site: SiteId) -> Option<Course> {
         self.net().course(self.roster.node(site)?)
+    }
+
+    /// Whether nobody has heard of a site for a while.
+    pub(super) fn is_unheard(&self, site: SiteId) -> bool {
+        self.circuits.machine().is_silent(site)
     }
 
     /// Why there is no link to a site, with what was tried to get round it.

@@ -23,6 +23,7 @@ use crate::telemetry::{Kind, Wan};
 
 pub(crate) mod chunks;
 pub(crate) mod circuits;
+mod detour;
 mod doubts;
 mod flows;
 pub(crate) mod gifts;
@@ -71,6 +72,17 @@ pub(crate) enum PeerError {
     /// Silence.
     #[error("no answer within {} seconds, or no further byte of it within a minute", ANSWER_WAIT.as_secs())]
     Silent,
+    /// Silence so far, where another way may be better.
+    #[error("its link is silent")]
+    Quiet,
+    /// Nor did those give it who were asked to fetch it.
+    #[error("{error}; asked to fetch it, {refused}")]
+    Around {
+        /// Why it did not come from the holder itself.
+        error: Box<PeerError>,
+        /// Who refused, and why.
+        refused: String,
+    },
     /// The budget of a metered link is used up, here or there.
     #[error("{0}")]
     Metered(String),
@@ -82,7 +94,25 @@ pub(crate) enum PeerError {
 impl PeerError {
     /// Whether it was the link, rather than that who was asked would not or could not.
     pub(crate) const fn is_apart(&self) -> bool {
-        matches!(self, Self::Apart(_) | Self::Net(_) | Self::Frame(_) | Self::Io(_) | Self::Silent)
+        matches!(
+            self,
+            Self::Apart(_)
+                | Self::Net(_)
+                | Self::Frame(_)
+                | Self::Io(_)
+                | Self::Silent
+                | Self::Quiet
+                | Self::Around { .. }
+        )
+    }
+
+    /// Whether it was asked over a link that broke meanwhile.
+    pub(crate) fn is_broken(&self) -> bool {
+        match self {
+            Self::Frame(_) | Self::Io(_) => true,
+            Self::Around { error, .. } => error.is_broken(),
+            _ => false,
+        }
     }
 
     /// Whether it was never asked: of anything else it is not known what came of it.
@@ -107,6 +137,7 @@ pub(crate) struct Peers {
     kept: kept::Kept,
     parts: Arc<parts::Parts>,
     flows: Arc<flows::Flows>,
+    detours: detour::Known,
     gifts: gifts::Gifts,
     /// Sites to and from which what crosses is paid for, here or there.
     paid: Mutex<BTreeSet<SiteId>>,
@@ -225,6 +256,7 @@ impl Peers {
             kept,
             parts: parts::Parts::new(clock),
             flows: flows::Flows::new(clock),
+            detours: detour::Known::default(),
             gifts: gifts::Gifts::default(),
             paid: Mutex::default(),
             readers: AtomicU64::new(0),

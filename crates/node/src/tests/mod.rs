@@ -13,6 +13,7 @@ mod compared;
 mod copies;
 mod damaged;
 mod declared;
+mod detours;
 mod dialects;
 mod duties;
 mod ended_streams;

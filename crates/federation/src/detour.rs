@@ -1,0 +1,240 @@
+//! A way round a link on which nothing comes: a site in between fetches a chunk and gives it on.
+//!
+//! A question may have gone over a link that packets no longer cross, in one direction or in both. TCP is sure of that only
+//! after seconds, and a link by way of others ([`crate::circuits`]) is looked for after that; a reader need not wait so long
+//! where a third site has a link with both. Whoever is asked and silent for [`PATIENCE`], or four round trips, is asked
+//! whether it is there; if nothing comes for as long again, the next is asked beside it, and where there is no link, at once.
+//! First the holder, then sites that are linked here directly, nearest first. The first who gives it ends it. Pure: whoever
+//! asks says what came and who gave up; the time is an argument.
+//!
+//! Invariants: as long as anything comes over the link of who is asked nobody else is; each is asked once in [`ROUND`],
+//! and at most [`TRIES`] in between; links that are paid for are taken only where there is no other way; of all chunks that are asked for
+//! over a silent link one looks for a way round it, for what comes twice takes the room of what is waited for; what was
+//! found out about a link is believed for [`TRUSTED`], and only until something comes over it.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_base::{Instant, SiteId};
+
+use crate::limits;
+
+/// So long nothing comes at least before it is asked whether anybody is there, and once more before another is asked.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+/// The most that a long way makes of it.
+pub const PATIENCE_MAX: Duration = Duration::from_secs(4);
+/// Sites that are asked to fetch a chunk at most.
+pub const TRIES: usize = 4;
+/// Whoever refused is asked again after this time, as long as the holder may still answer: a link may have come meanwhile.
+pub const ROUND: Duration = Duration::from_secs(2);
+/// How long it is believed that there is a way round, or none: about as long as TCP takes to end the link.
+pub const TRUSTED: Duration = Duration::from_secs(10);
+
+/// A site with a direct link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Near {
+    /// Which.
+    pub site: SiteId,
+    /// How far it is; none if nobody has measured that.
+    pub rtt: Option<Duration>,
+    /// Whether one of the ends pays for what crosses.
+    pub is_paid: bool,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Ask this site for the chunk: the holder itself, or another one to fetch it. Answered by [`Detour::ended`], or by the chunk.
+    Ask(SiteId),
+    /// Ask a site whether it is there: what comes of that is [`Detour::heard`].
+    Ping(SiteId),
+    /// Nothing before this time; where there is none, until something comes.
+    Rest(Option<Instant>),
+    /// Nobody is left.
+    Over,
+}
+
+/// Whoever was asked last.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    site: SiteId,
+    patience: Duration,
+    /// When something came over its link last, or it was asked.
+    since: Instant,
+    is_pinged: bool,
+}
+
+/// One chunk that is on its way.
+#[derive(Debug)]
+pub struct Detour {
+    holder: Near,
+    /// Who helped a moment ago: it is asked first.
+    known: Option<Near>,
+    asked: BTreeSet<SiteId>,
+    /// Of those, who has neither given it nor given up.
+    pending: BTreeSet<SiteId>,
+    last: Option<Asked>,
+    /// When those who refused are asked again.
+    round: Option<Instant>,
+}
+
+impl Detour {
+    /// To a chunk of this holder, by who is known to have a way, if anybody is.
+    pub fn new(holder: Near, known: Option<Near>) -> Self {
+        let known = known.filter(|known| known.site != holder.site);
+        Self { holder, known, asked: BTreeSet::new(), pending: BTreeSet::new(), last: None, round: None }
+    }
+
+    /// Whoever was asked last: what comes over its link is to be told.
+    pub fn last(&self) -> Option<SiteId> {
+        self.last.map(|last| last.site)
+    }
+
+    /// Somebody has found a way meanwhile.
+    pub fn tell(&mut self, known: Near) {
+        if known.site != self.holder.site && !self.asked.contains(&known.site) {
+            self.known = Some(known);
+        }
+    }
+
+    /// Something came over the link of a site.
+    pub fn heard(&mut self, from: SiteId, now: Instant) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.site == from) {
+            (last.since, last.is_pinged) = (now, false);
+        }
+    }
+
+    /// A site that was asked has no link, or no chunk.
+    pub fn ended(&mut self, site: SiteId) {
+        self.pending.remove(&site);
+        self.last.take_if(|last| last.site == site);
+    }
+
+    /// What is to be done now. `near` are the sites that are linked here directly, asked for where it matters who they are.
+    pub fn step(&mut self, near: impl FnOnce() -> Vec<Near>, now: Instant) -> Next {
+        if let Some(next) = self.waits(now) {
+            return next;
+        }
+        match self.candidate(near) {
+            Some(next) => {
+                let patience = next.rtt.unwrap_or_default() * 4;
+                let patience = patience.clamp(PATIENCE, PATIENCE_MAX);
+                self.asked.insert(next.site);
+                self.pending.insert(next.site);
+                self.last = Some(Asked { site: next.site, patience, since: now, is_pinged: false });
+                Next::Ask(next.site)
+            }
+            None if self.pending.is_empty() => Next::Over,
+            None => self.another_round(now),
+        }
+    }
+
+    /// Nobody is left to ask, and the holder may still answer: whoever refused is asked again after a while.
+    fn another_round(&mut self, now: Instant) -> Next {
+        let refused = |site: &SiteId| !self.pending.contains(site);
+        if self.round.is_none() && self.asked.iter().any(refused) {
+            self.round = Some(now.after(ROUND));
+        }
+        if self.round.take_if(|at| *at <= now).is_some() {
+            let pending = &self.pending;
+            self.asked.retain(|site| pending.contains(site));
+        }
+        Next::Rest(None)
+    }
+
+    /// What whoever was asked last is waited for with; none if it is not any more.
+    fn waits(&mut self, now: Instant) -> Option<Next> {
+        let last = self.last.as_mut()?;
+        let (ping, over) = (last.since.after(last.patience), last.since.after(last.patience * 2));
+        if !last.is_pinged && now >= ping {
+            // Late itself, it has not waited for an answer yet.
+            last.is_pinged = true;
+            last.since = last.since.max(Instant(now.0.saturating_sub(nanos(last.patience))));
+            return Some(Next::Ping(last.site));
+        }
+        let until = if last.is_pinged { over } else { ping };
+        (now < until).then_some(Next::Rest(Some(until)))
+    }
+
+    /// Who is asked next.
+    fn candidate(&self, near: impl FnOnce() -> Vec<Near>) -> Option<Near> {
+        let is_new = |near: &Near| !self.asked.contains(&near.site);
+        let holder = Some(self.holder).filter(is_new);
+        if self.known.is_none() && holder.is_some() {
+            return holder;
+        }
+        let near = near();
+        let known = self.known.filter(|known| near.iter().any(|near| near.site == known.site));
+        if let Some(first) = known.filter(is_new).or(holder) {
+            return Some(first);
+        }
+        // The holder itself is no detour.
+        if self.asked.len() > TRIES {
+            return None;
+        }
+        let waits = self.pending.contains(&self.holder.site);
+        let may = |near: &Near| is_new(near) && !(waits && (near.is_paid || self.holder.is_paid));
+        near.into_iter().filter(may).min_by_key(|near| (near.is_paid, near.rtt.is_none(), near.rtt))
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What was found out of the links to other sites lately.
+#[derive(Debug, Default)]
+pub struct Detours {
+    known: BTreeMap<SiteId, Known>,
+    /// Who looks for a way to whom.
+    looking: BTreeMap<SiteId, u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// Who has a way; none if nobody has.
+    by: Option<SiteId>,
+    /// Bytes that had come from the holder itself by then.
+    came: u64,
+    until: Instant,
+}
+
+impl Detours {
+    /// Whether this one is who looks for a way to this holder, of all that wait for it: if nobody else does.
+    pub fn may_look(&mut self, holder: SiteId, who: u64) -> bool {
+        *self.looking.entry(holder).or_insert(who) == who
+    }
+
+    /// It waits no more.
+    pub fn looked(&mut self, holder: SiteId, who: u64) {
+        if self.looking.get(&holder) == Some(&who) {
+            self.looking.remove(&holder);
+        }
+    }
+
+    /// Somebody gave a chunk of this holder in its place, or nobody did. `came`: bytes that have come from it, ever.
+    pub fn learn(&mut self, holder: SiteId, by: Option<SiteId>, came: u64, now: Instant) {
+        self.known.retain(|_, known| now < known.until);
+        let until = now.after(TRUSTED);
+        // What is known is not believed for longer than [`TRUSTED`] without asking the holder again.
+        let same = self.known.get(&holder).filter(|known| known.by == by && known.came == came);
+        if same.is_none() && self.known.len() < limits::SITES {
+            self.known.insert(holder, Known { by, came, until });
+        }
+    }
+
+    /// Who has a way to this holder as far as it is known: somebody, nobody, or that is not known.
+    pub fn known(&self, holder: SiteId, came: u64, now: Instant) -> Option<Option<SiteId>> {
+        let known = self.known.get(&holder).filter(|known| known.came == came && now < known.until);
+        known.map(|known| known.by)
+    }
+
+    /// It did not help any more.
+    pub fn forget(&mut self, holder: SiteId) {
+        self.known.remove(&holder);
+    }
+}
+
+#[cfg(test)]
+#[path = "detour_tests.rs"]
+mod tests;
