@@ -74,6 +74,8 @@ pub struct Detour {
     /// Of those, who has neither given it nor given up.
     pending: BTreeSet<SiteId>,
     last: Option<Asked>,
+    /// The holder was asked whether it is there again, while another fetches the chunk: the next is asked of itself then.
+    is_probed: bool,
     /// When those who refused are asked again.
     round: Option<Instant>,
 }
@@ -82,7 +84,15 @@ impl Detour {
     /// To a chunk of this holder, by who is known to have a way, if anybody is.
     pub fn new(holder: Near, known: Option<Near>) -> Self {
         let known = known.filter(|known| known.site != holder.site);
-        Self { holder, known, asked: BTreeSet::new(), pending: BTreeSet::new(), last: None, round: None }
+        Self {
+            holder,
+            known,
+            asked: BTreeSet::new(),
+            pending: BTreeSet::new(),
+            last: None,
+            is_probed: false,
+            round: None,
+        }
     }
 
     /// Whoever was asked last: what comes over its link is to be told.
@@ -114,6 +124,10 @@ impl Detour {
     pub fn step(&mut self, near: impl FnOnce() -> Vec<Near>, now: Instant) -> Next {
         if let Some(next) = self.waits(now) {
             return next;
+        }
+        if self.asked.is_empty() && self.known.is_some() && !self.is_probed {
+            self.is_probed = true;
+            return Next::Ping(self.holder.site);
         }
         match self.candidate(near) {
             Some(next) => {

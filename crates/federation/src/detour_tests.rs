@@ -90,10 +90,12 @@ fn without_a_link_others_are_asked_at_once_and_no_more_than_some() {
 fn who_has_helped_is_asked_first_while_it_has_a_link() {
     let known = Some(near(3, 90));
     let mut detour = Detour::new(near(9, 50), known);
+    assert_eq!(step(&mut detour, &[near(2, 1), near(3, 90)], at(0)), Next::Ping(site(9)), "it may be back");
     assert_eq!(step(&mut detour, &[near(2, 1), near(3, 90)], at(0)), Next::Ask(site(3)));
     detour.ended(site(3));
     assert_eq!(step(&mut detour, &[near(2, 1), near(3, 90)], at(0)), Next::Ask(site(9)));
     let mut detour = Detour::new(near(9, 50), known);
+    step(&mut detour, &[], at(0));
     assert_eq!(step(&mut detour, &[near(2, 1)], at(0)), Next::Ask(site(9)));
 }
 

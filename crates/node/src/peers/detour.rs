@@ -12,6 +12,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use skerry_base::{BucketId, ChunkRef, SiteId};
+use skerry_federation::budget::Class;
 use skerry_federation::detour::{Detour, Detours, Near, Next, PATIENCE};
 use skerry_federation::flow::Errand;
 
@@ -98,9 +99,11 @@ impl Peers {
         chunk: &ChunkRef,
     ) -> Result<Option<Bytes>, PeerError> {
         let known = self.detours.lock().known(holder, self.came_from(holder), self.clock.now());
-        let nobody = known == Some(None) || self.is_unheard(holder);
+        // A copy can wait, and goes nowhere else.
+        let nobody = errand.class != Class::Read || known == Some(None) || self.is_unheard(holder);
         let around = if nobody { Around::Nobody } else { Around::Others };
-        self.seek(Wanted { errand, holder, domain, chunk }, around, known.flatten()).await
+        let known = known.flatten().filter(|_| around == Around::Others);
+        self.seek(Wanted { errand, holder, domain, chunk }, around, known).await
     }
 
     /// The same for another site, which asks elsewhere as soon as this one's link is silent.
