@@ -22,8 +22,9 @@ use crate::site::Site;
 const BESIDES: usize = 16;
 /// How many times as far as who is asked beforehand the one is whom that may spare.
 const TIMES: u32 = 10;
-/// What fellows are waited for at least: a round trip within a site, on a busy machine.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// What fellows are waited for at least: a round trip within a site, on a busy machine. Too little costs a body that a fellow has
+/// its way from far, too much a reader whose fellow hangs so long, until that one is left out.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Where the chunks of a body may be.
 pub(super) struct Nearby {

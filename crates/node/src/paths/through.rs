@@ -8,6 +8,7 @@
 //! on its way to here goes on when a question was answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -23,6 +24,9 @@ use super::source::Chunks;
 use super::{list, refusal};
 use crate::peers::message::{Response, Tail, Through};
 use crate::site::Site;
+
+/// How long a chunk waits for others that are fetched: a slow line may have all the room, and the asker another way.
+const ROOM_WAIT: Duration = Duration::from_secs(2);
 
 /// Answers with the chunk, once it is here.
 pub(crate) async fn answer(site: &Arc<Site>, class: Class, asked: Through) -> (Response, Vec<Bytes>) {
@@ -93,8 +97,8 @@ async fn begun(site: &Arc<Site>, (class, waits): (Class, bool), asked: Through) 
     let site = site.clone();
     Ok(Begun::Fetch(Box::pin(async move {
         let room = &site.peers.circuits.through;
-        let room = if waits { room.acquire().await.ok() } else { room.try_acquire().ok() };
-        let Some(_room) = room else {
+        let wait = if waits { ROOM_WAIT } else { Duration::ZERO };
+        let Ok(Ok(_room)) = tokio::time::timeout(wait, room.acquire()).await else {
             return Err(refuse(format!("{} fetches as much for others as it can", site.called())));
         };
         fetch(&site, &bucket, (class, holder), chunk).await

@@ -6,6 +6,7 @@
 //! what the holder itself says counts, be it no; nobody is sought of whom nobody has heard.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -54,37 +55,138 @@ struct Wanted<'a> {
     chunk: &'a ChunkRef,
 }
 
-/// Who waits for a chunk of a holder, and may look for a way to it if nobody else does.
-struct Looking<'a> {
+/// A chunk that is waited for, and who was asked.
+struct Search<'a> {
     peers: &'a Peers,
-    holder: SiteId,
+    wanted: Wanted<'a>,
+    around: Around,
+    /// Of all that wait for the holder, which this is.
     who: u64,
+    machine: Detour,
+    /// Bytes that had come from whoever was asked last.
+    seen: u64,
+    asked: FuturesUnordered<BoxFuture<'a, Said>>,
+    /// Why it did not come from the holder itself.
+    failed: Option<PeerError>,
+    refused: Vec<(SiteId, Option<PeerError>)>,
 }
 
-impl Looking<'_> {
-    /// Who has found a way meanwhile.
-    fn known(&self) -> Option<Near> {
-        let (came, now) = (self.peers.came_from(self.holder), self.peers.clock.now());
-        let known = self.peers.detours.lock().known(self.holder, came, now);
-        known.flatten().map(|known| self.peers.near(known))
+impl<'a> Search<'a> {
+    fn new(peers: &'a Peers, wanted: Wanted<'a>, around: Around) -> Self {
+        let known = peers.way_to(wanted.holder).flatten().filter(|_| around == Around::Others);
+        let machine = Detour::new(peers.near(wanted.holder), known.map(|known| peers.near(known)));
+        let (asked, refused) = (FuturesUnordered::new(), Vec::new());
+        Self { peers, wanted, around, who: peers.reader(), machine, seen: 0, asked, failed: None, refused }
     }
 
-    /// Whom it may ask to fetch the chunk: while the holder may still answer, only one of all that wait looks for a way.
-    fn near(&self, around: Around, has_failed: bool) -> Vec<Near> {
-        if around != Around::Others {
-            return Vec::new();
+    async fn run(mut self) -> Result<Option<Bytes>, PeerError> {
+        loop {
+            let pause = self.act()?;
+            match tokio::time::timeout(pause, self.asked.next()).await {
+                Ok(Some(said)) => {
+                    if let Some(ended) = self.heard(said) {
+                        return ended;
+                    }
+                }
+                // Another may have found a way meanwhile.
+                Err(_) | Ok(None) => {
+                    let known = self.peers.way_to(self.wanted.holder).flatten();
+                    known.into_iter().for_each(|known| self.machine.tell(self.peers.near(known)));
+                }
+            }
         }
-        if has_failed || self.peers.detours.lock().may_look(self.holder, self.who) {
-            return self.peers.neighbours(self.holder);
+    }
+
+    /// Does what is to be done now; how long nothing is after that.
+    fn act(&mut self) -> Result<Duration, PeerError> {
+        loop {
+            let now = self.peers.clock.now();
+            self.listen();
+            let (peers, holder, around, who) = (self.peers, self.wanted.holder, self.around, self.who);
+            let has_failed = self.failed.is_some();
+            match self.machine.step(|| peers.ways_to(holder, around, who, has_failed), now) {
+                Next::Ask(site) => self.ask(site),
+                Next::Ping(site) => {
+                    self.asked.push(Box::pin(async move { Said::Pong(site, peers.is_there(site).await) }));
+                }
+                Next::Rest(None) if around == Around::Refuse => return Err(PeerError::Quiet),
+                Next::Rest(at) => return Ok(at.map_or(PATIENCE / 4, |at| at.since(now))),
+                Next::Over => return Err(self.nobody()),
+            }
         }
-        let is_direct = |near: &Near| self.peers.course(near.site).is_some_and(|course| course.hops == 0);
-        self.known().filter(is_direct).into_iter().collect()
+    }
+
+    /// Tells the machine of what came over the link of whoever was asked last.
+    fn listen(&mut self) {
+        let Some(last) = self.machine.last() else { return };
+        let came = self.peers.came_from(last);
+        if came > self.seen {
+            self.machine.heard(last, self.peers.clock.now());
+        }
+        self.seen = came;
+    }
+
+    /// Asks the holder itself, or another to fetch it over its own link.
+    fn ask(&mut self, site: SiteId) {
+        let (peers, Wanted { errand, holder, domain, chunk }) = (self.peers, self.wanted);
+        let way = (site != holder).then_some((holder, 0));
+        if way.is_some() {
+            let (by, holder) = (peers.roster.name(site), peers.roster.name(holder));
+            tracing::debug!(by, holder, "asks another for a chunk: the holder is silent or has no link");
+        }
+        self.seen = peers.came_from(site);
+        let asked = async move { Said::Chunk(site, peers.come(errand, site, (domain, chunk), way).await) };
+        self.asked.push(Box::pin(asked));
+    }
+
+    /// Somebody said something; how it ended, if it did.
+    fn heard(&mut self, said: Said) -> Option<Result<Option<Bytes>, PeerError>> {
+        let holder = self.wanted.holder;
+        match said {
+            Said::Pong(site, is_there) => {
+                if is_there {
+                    self.machine.heard(site, self.peers.clock.now());
+                }
+                return None;
+            }
+            Said::Chunk(site, Ok(Some(bytes))) => {
+                self.peers.learn(holder, site);
+                return Some(Ok(Some(bytes)));
+            }
+            Said::Chunk(site, Err(error)) if site == holder && error.is_apart() => {
+                self.failed = Some(error);
+                self.machine.ended(site);
+            }
+            Said::Chunk(site, said) if site == holder => return Some(said),
+            Said::Chunk(site, said) => {
+                self.refused.push((site, said.err()));
+                self.machine.ended(site);
+            }
+        }
+        None
+    }
+
+    /// Nobody gave it: why the holder did not, and why nobody else did.
+    fn nobody(&mut self) -> PeerError {
+        let (peers, holder) = (self.peers, self.wanted.holder);
+        let error = self.failed.take().unwrap_or(PeerError::Quiet);
+        // One that answered that it is not there has a way.
+        if self.refused.is_empty() || self.refused.iter().any(|(_, why)| why.is_none()) {
+            return error;
+        }
+        peers.detours.lock().learn(holder, None, peers.came_from(holder), peers.clock.now());
+        let said = |(site, why): (SiteId, Option<PeerError>)| {
+            let why = why.map(|why| why.to_string()).unwrap_or_default();
+            format!("{}: {why}", peers.roster.name(site))
+        };
+        let refused: Vec<String> = std::mem::take(&mut self.refused).into_iter().map(said).collect();
+        PeerError::Around { error: Box::new(error), refused: refused.join(", ") }
     }
 }
 
-impl Drop for Looking<'_> {
+impl Drop for Search<'_> {
     fn drop(&mut self) {
-        self.peers.detours.lock().looked(self.holder, self.who);
+        self.peers.detours.lock().looked(self.wanted.holder, self.who);
     }
 }
 
@@ -98,12 +200,11 @@ impl Peers {
         domain: BucketId,
         chunk: &ChunkRef,
     ) -> Result<Option<Bytes>, PeerError> {
-        let known = self.detours.lock().known(holder, self.came_from(holder), self.clock.now());
         // A copy can wait, and goes nowhere else.
-        let nobody = errand.class != Class::Read || known == Some(None) || self.is_unheard(holder);
+        let is_read = errand.class == Class::Read;
+        let nobody = !is_read || self.way_to(holder) == Some(None) || self.is_unheard(holder);
         let around = if nobody { Around::Nobody } else { Around::Others };
-        let known = known.flatten().filter(|_| around == Around::Others);
-        self.seek(Wanted { errand, holder, domain, chunk }, around, known).await
+        Search::new(self, Wanted { errand, holder, domain, chunk }, around).run().await
     }
 
     /// The same for another site, which asks elsewhere as soon as this one's link is silent.
@@ -114,78 +215,7 @@ impl Peers {
         domain: BucketId,
         chunk: &ChunkRef,
     ) -> Result<Option<Bytes>, PeerError> {
-        self.seek(Wanted { errand, holder, domain, chunk }, Around::Refuse, None).await
-    }
-
-    async fn seek(
-        &self,
-        wanted: Wanted<'_>,
-        around: Around,
-        known: Option<SiteId>,
-    ) -> Result<Option<Bytes>, PeerError> {
-        let holder = wanted.holder;
-        let looking = Looking { peers: self, holder, who: self.reader() };
-        let mut machine = Detour::new(self.near(holder), known.map(|known| self.near(known)));
-        let mut asked: FuturesUnordered<BoxFuture<'_, Said>> = FuturesUnordered::new();
-        let (mut seen, mut failed, mut refused) = (0, None, Vec::new());
-        loop {
-            let now = self.clock.now();
-            if let Some(last) = machine.last() {
-                let came = self.came_from(last);
-                if came > seen {
-                    machine.heard(last, now);
-                }
-                seen = came;
-            }
-            let pause = match machine.step(|| looking.near(around, failed.is_some()), now) {
-                Next::Ask(site) => {
-                    if site != holder {
-                        let (by, holder) = (self.roster.name(site), self.roster.name(holder));
-                        tracing::debug!(
-                            by,
-                            holder,
-                            "asks another for a chunk: the holder is silent or has no link"
-                        );
-                    }
-                    seen = self.came_from(site);
-                    asked.push(self.ask_for(wanted, site));
-                    continue;
-                }
-                Next::Ping(site) => {
-                    asked.push(Box::pin(async move { Said::Pong(site, self.is_there(site).await) }));
-                    continue;
-                }
-                Next::Rest(None) if around == Around::Refuse => return Err(PeerError::Quiet),
-                // Another may have found a way meanwhile.
-                Next::Rest(at) => at.map_or(PATIENCE / 4, |at| at.since(now)),
-                Next::Over => return Err(self.nobody(holder, failed, refused)),
-            };
-            match tokio::time::timeout(pause, asked.next()).await {
-                Err(_) | Ok(None) => looking.known().into_iter().for_each(|known| machine.tell(known)),
-                Ok(Some(Said::Pong(site, is_there))) if is_there => machine.heard(site, self.clock.now()),
-                Ok(Some(Said::Pong(..))) => {}
-                Ok(Some(Said::Chunk(site, Ok(Some(bytes))))) => {
-                    self.learn(holder, site);
-                    return Ok(Some(bytes));
-                }
-                Ok(Some(Said::Chunk(site, Err(error)))) if site == holder && error.is_apart() => {
-                    machine.ended(site);
-                    failed = Some(error);
-                }
-                Ok(Some(Said::Chunk(site, said))) if site == holder => return said,
-                Ok(Some(Said::Chunk(site, said))) => {
-                    machine.ended(site);
-                    refused.push((site, said.err()));
-                }
-            }
-        }
-    }
-
-    /// Asks the holder itself, or another to fetch it over its own link.
-    fn ask_for<'a>(&'a self, wanted: Wanted<'a>, site: SiteId) -> BoxFuture<'a, Said> {
-        let Wanted { errand, holder, domain, chunk } = wanted;
-        let way = (site != holder).then_some((holder, 0));
-        Box::pin(async move { Said::Chunk(site, self.come(errand, site, (domain, chunk), way).await) })
+        Search::new(self, Wanted { errand, holder, domain, chunk }, Around::Refuse).run().await
     }
 
     /// Whether the process at the other end of a link answers now.
@@ -198,6 +228,24 @@ impl Peers {
     fn near(&self, site: SiteId) -> Near {
         let rtt = self.roster.node(site).and_then(|node| self.net.rtt(node));
         Near { site, rtt, is_paid: self.is_paid(site) }
+    }
+
+    /// Who is known to have a way to a holder, or that nobody has.
+    fn way_to(&self, holder: SiteId) -> Option<Option<SiteId>> {
+        self.detours.lock().known(holder, self.came_from(holder), self.clock.now())
+    }
+
+    /// Whom one that waits may ask to fetch a chunk: while the holder may still answer, only one of all looks for a way.
+    fn ways_to(&self, holder: SiteId, around: Around, who: u64, has_failed: bool) -> Vec<Near> {
+        if around != Around::Others {
+            return Vec::new();
+        }
+        if has_failed || self.detours.lock().may_look(holder, who) {
+            return self.neighbours(holder);
+        }
+        let is_direct = |site: &SiteId| self.course(*site).is_some_and(|course| course.hops == 0);
+        let known = self.way_to(holder).flatten().filter(is_direct);
+        known.map(|known| self.near(known)).into_iter().collect()
     }
 
     /// Sites that are linked directly, but for this one.
@@ -221,26 +269,5 @@ impl Peers {
             true => self.detours.lock().forget(holder),
             false => self.detours.lock().learn(holder, Some(by), came, now),
         }
-    }
-
-    /// Nobody gave it: why the holder did not, and why nobody else did.
-    fn nobody(
-        &self,
-        holder: SiteId,
-        failed: Option<PeerError>,
-        refused: Vec<(SiteId, Option<PeerError>)>,
-    ) -> PeerError {
-        let error = failed.unwrap_or(PeerError::Quiet);
-        // One that answered that it is not there has a way.
-        if refused.is_empty() || refused.iter().any(|(_, why)| why.is_none()) {
-            return error;
-        }
-        self.detours.lock().learn(holder, None, self.came_from(holder), self.clock.now());
-        let said = |(site, why): (SiteId, Option<PeerError>)| {
-            let why = why.map(|why| why.to_string()).unwrap_or_default();
-            format!("{}: {why}", self.roster.name(site))
-        };
-        let refused = refused.into_iter().map(said).collect::<Vec<String>>().join(", ");
-        PeerError::Around { error: Box::new(error), refused }
     }
 }

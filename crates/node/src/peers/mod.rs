@@ -79,7 +79,7 @@ pub(crate) enum PeerError {
     #[error("{error}; asked to fetch it, {refused}")]
     Around {
         /// Why it did not come from the holder itself.
-        error: Box<PeerError>,
+        error: Box<Self>,
         /// Who refused, and why.
         refused: String,
     },
