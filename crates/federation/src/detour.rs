@@ -27,7 +27,7 @@ pub const PATIENCE_MAX: Duration = Duration::from_secs(4);
 pub const TRIES: usize = 4;
 /// Whoever refused is asked again after this time, as long as the holder may still answer: a link may have come meanwhile.
 pub const ROUND: Duration = Duration::from_secs(2);
-/// How long it is believed that there is a way round, or none: about as long as TCP takes to end the link.
+/// How long it is believed that there is a way round: about as long as TCP takes to end the link.
 pub const TRUSTED: Duration = Duration::from_secs(10);
 
 /// A site with a direct link.
@@ -206,8 +206,8 @@ pub struct Detours {
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// Who has a way; none if nobody has.
-    by: Option<SiteId>,
+    /// Who has a way.
+    by: SiteId,
     /// Bytes that had come from the holder itself by then.
     came: u64,
     until: Instant,
@@ -226,8 +226,8 @@ impl Detours {
         }
     }
 
-    /// Somebody gave a chunk of this holder in its place, or nobody did. `came`: bytes that have come from it, ever.
-    pub fn learn(&mut self, holder: SiteId, by: Option<SiteId>, came: u64, now: Instant) {
+    /// Somebody gave a chunk of this holder in its place. `came`: bytes that have come from it, ever.
+    pub fn learn(&mut self, holder: SiteId, by: SiteId, came: u64, now: Instant) {
         self.known.retain(|_, known| now < known.until);
         let until = now.after(TRUSTED);
         // What is known is not believed for longer than [`TRUSTED`] without asking the holder again.
@@ -237,13 +237,13 @@ impl Detours {
         }
     }
 
-    /// Who has a way to this holder as far as it is known: somebody, nobody, or that is not known.
-    pub fn known(&self, holder: SiteId, came: u64, now: Instant) -> Option<Option<SiteId>> {
+    /// Who has a way to this holder, if that is known.
+    pub fn known(&self, holder: SiteId, came: u64, now: Instant) -> Option<SiteId> {
         let known = self.known.get(&holder).filter(|known| known.came == came && now < known.until);
         known.map(|known| known.by)
     }
 
-    /// It did not help any more.
+    /// It is asked itself again.
     pub fn forget(&mut self, holder: SiteId) {
         self.known.remove(&holder);
     }

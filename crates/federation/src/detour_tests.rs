@@ -123,13 +123,13 @@ fn links_that_are_paid_for_are_taken_only_where_there_is_no_other_way() {
 #[test]
 fn what_was_found_out_is_believed_for_a_while_and_until_the_holder_is_heard() {
     let mut detours = Detours::default();
-    detours.learn(site(9), Some(site(2)), 70, at(0));
-    assert_eq!(detours.known(site(9), 70, at(1)), Some(Some(site(2))));
+    detours.learn(site(9), site(2), 70, at(0));
+    assert_eq!(detours.known(site(9), 70, at(1)), Some(site(2)));
     assert_eq!(detours.known(site(9), 71, at(1)), None, "it says something again");
-    detours.learn(site(9), Some(site(2)), 70, at(9_000));
+    detours.learn(site(9), site(2), 70, at(9_000));
     assert_eq!(detours.known(site(9), 70, at(10_000)), None, "then it is asked itself again");
-    detours.learn(site(9), None, 70, at(10_000));
-    assert_eq!(detours.known(site(9), 70, at(10_001)), Some(None));
+    detours.learn(site(9), site(3), 70, at(10_000));
+    assert_eq!(detours.known(site(9), 70, at(10_001)), Some(site(3)));
     detours.forget(site(9));
     assert_eq!(detours.known(site(9), 70, at(10_001)), None);
 }

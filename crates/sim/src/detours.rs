@@ -275,7 +275,7 @@ impl World {
     /// Who is known to have a way to a holder.
     fn known(&self, site: usize, holder: usize) -> Option<Near> {
         let known = self.sites[site].detours.known(id(holder), self.came(site, holder), self.queue.now());
-        let known = known.flatten().filter(|_| self.mistake != Some(Mistake::Forgetful));
+        let known = known.filter(|_| self.mistake != Some(Mistake::Forgetful));
         known.map(|by| self.near(site, number(by)))
     }
 
@@ -407,7 +407,7 @@ impl World {
             self.sites[to].detours.forget(id(fetch.holder));
         } else {
             self.count("chunks by way of others");
-            self.sites[to].detours.learn(id(fetch.holder), Some(id(from)), came, now);
+            self.sites[to].detours.learn(id(fetch.holder), id(from), came, now);
         }
         match fetch.whom {
             Whom::Reader(0) => self.count("bodies"),

@@ -5,6 +5,7 @@
 //! of `peers`, and `paths/through.rs` at the site in between. Invariants: who gives it first ends it, all others are given up;
 //! what the holder itself says counts, be it no; nobody is sought of whom nobody has heard.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -68,14 +69,15 @@ struct Search<'a> {
     asked: FuturesUnordered<BoxFuture<'a, Said>>,
     /// Why it did not come from the holder itself.
     failed: Option<PeerError>,
-    refused: Vec<(SiteId, Option<PeerError>)>,
+    /// What those said last who did not give it.
+    refused: BTreeMap<SiteId, Option<PeerError>>,
 }
 
 impl<'a> Search<'a> {
     fn new(peers: &'a Peers, wanted: Wanted<'a>, around: Around) -> Self {
-        let known = peers.way_to(wanted.holder).flatten().filter(|_| around == Around::Others);
+        let known = peers.way_to(wanted.holder).filter(|_| around == Around::Others);
         let machine = Detour::new(peers.near(wanted.holder), known.map(|known| peers.near(known)));
-        let (asked, refused) = (FuturesUnordered::new(), Vec::new());
+        let (asked, refused) = (FuturesUnordered::new(), BTreeMap::new());
         Self { peers, wanted, around, who: peers.reader(), machine, seen: 0, asked, failed: None, refused }
     }
 
@@ -90,7 +92,7 @@ impl<'a> Search<'a> {
                 }
                 // Another may have found a way meanwhile.
                 Err(_) | Ok(None) => {
-                    let known = self.peers.way_to(self.wanted.holder).flatten();
+                    let known = self.peers.way_to(self.wanted.holder);
                     known.into_iter().for_each(|known| self.machine.tell(self.peers.near(known)));
                 }
             }
@@ -159,7 +161,7 @@ impl<'a> Search<'a> {
             }
             Said::Chunk(site, said) if site == holder => return Some(said),
             Said::Chunk(site, said) => {
-                self.refused.push((site, said.err()));
+                self.refused.insert(site, said.err());
                 self.machine.ended(site);
             }
         }
@@ -168,13 +170,12 @@ impl<'a> Search<'a> {
 
     /// Nobody gave it: why the holder did not, and why nobody else did.
     fn nobody(&mut self) -> PeerError {
-        let (peers, holder) = (self.peers, self.wanted.holder);
+        let peers = self.peers;
         let error = self.failed.take().unwrap_or(PeerError::Quiet);
         // One that answered that it is not there has a way.
-        if self.refused.is_empty() || self.refused.iter().any(|(_, why)| why.is_none()) {
+        if self.refused.is_empty() || self.refused.values().any(Option::is_none) {
             return error;
         }
-        peers.detours.lock().learn(holder, None, peers.came_from(holder), peers.clock.now());
         let said = |(site, why): (SiteId, Option<PeerError>)| {
             let why = why.map(|why| why.to_string()).unwrap_or_default();
             format!("{}: {why}", peers.roster.name(site))
@@ -202,7 +203,7 @@ impl Peers {
     ) -> Result<Option<Bytes>, PeerError> {
         // A copy can wait, and goes nowhere else.
         let is_read = errand.class == Class::Read;
-        let nobody = !is_read || self.way_to(holder) == Some(None) || self.is_unheard(holder);
+        let nobody = !is_read || self.is_unheard(holder);
         let around = if nobody { Around::Nobody } else { Around::Others };
         Search::new(self, Wanted { errand, holder, domain, chunk }, around).run().await
     }
@@ -230,8 +231,8 @@ impl Peers {
         Near { site, rtt, is_paid: self.is_paid(site) }
     }
 
-    /// Who is known to have a way to a holder, or that nobody has.
-    fn way_to(&self, holder: SiteId) -> Option<Option<SiteId>> {
+    /// Who is known to have a way to a holder.
+    fn way_to(&self, holder: SiteId) -> Option<SiteId> {
         self.detours.lock().known(holder, self.came_from(holder), self.clock.now())
     }
 
@@ -243,17 +244,18 @@ impl Peers {
         if has_failed || self.detours.lock().may_look(holder, who) {
             return self.neighbours(holder);
         }
-        let is_direct = |site: &SiteId| self.course(*site).is_some_and(|course| course.hops == 0);
-        let known = self.way_to(holder).flatten().filter(is_direct);
+        let known = self.way_to(holder).filter(|known| self.is_direct(*known));
         known.map(|known| self.near(known)).into_iter().collect()
     }
 
     /// Sites that are linked directly, but for this one.
     fn neighbours(&self, holder: SiteId) -> Vec<Near> {
-        let is_direct = |site: &SiteId| self.course(*site).is_some_and(|course| course.hops == 0);
-        let others =
-            self.roster.all().into_keys().filter(|site| *site != holder && *site != self.circuits.me());
-        others.filter(is_direct).map(|site| self.near(site)).collect()
+        let others = self.roster.all().into_keys().filter(|site| *site != holder && self.is_direct(*site));
+        others.map(|site| self.near(site)).collect()
+    }
+
+    fn is_direct(&self, site: SiteId) -> bool {
+        site != self.circuits.me() && self.course(site).is_some_and(|course| course.hops == 0)
     }
 
     /// Bytes that came over the link to a site: where others carry it, over the link to the first of them.
@@ -267,7 +269,7 @@ impl Peers {
         let (came, now) = (self.came_from(holder), self.clock.now());
         match by == holder {
             true => self.detours.lock().forget(holder),
-            false => self.detours.lock().learn(holder, Some(by), came, now),
+            false => self.detours.lock().learn(holder, by, came, now),
         }
     }
 }

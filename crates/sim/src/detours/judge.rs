@@ -53,7 +53,7 @@ impl World {
         };
         let relays = (0..self.sites.len()).filter(is_relay).collect();
         let known = self.sites[site].detours.known(id(holder), self.came(site, holder), self.queue.now());
-        let known = known.flatten().map(super::number);
+        let known = known.map(super::number);
         Good { direct: self.is_good(site, holder), relays, known, beside }
     }
 
