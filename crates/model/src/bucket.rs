@@ -11,6 +11,7 @@ mod address;
 mod area;
 mod by_id;
 mod claim;
+mod credential;
 mod duty;
 mod home;
 mod loss;
@@ -32,6 +33,7 @@ pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, all_buckets, claim,
     deleted_buckets, is_deleted, list_buckets, new_claim, resolve, revival, revivals, unclaim, unclaim_after,
 };
+pub use credential::{CredentialDocument, CredentialKeyId, CredentialKeys, Sealer};
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{
     FIRST_EPOCH, HomeCause, HomeDocument, HomeRefusal, Loss, Named, Standing, eldest, first_home, hand_over,

@@ -13,6 +13,7 @@ pub mod checkers;
 pub mod circuits;
 pub mod clones;
 pub mod copies;
+pub mod credentials;
 pub mod detours;
 pub mod disk;
 pub mod environment;

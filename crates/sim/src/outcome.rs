@@ -1,4 +1,4 @@
-//! How a run of one of the small worlds went: [`crate::circuits`], [`crate::clones`], [`crate::copies`], [`crate::detours`], [`crate::followed`], [`crate::goings`], [`crate::nodes`], [`crate::replaced`].
+//! How a run of one of the small worlds went: [`crate::circuits`], [`crate::clones`], [`crate::copies`], [`crate::credentials`], [`crate::detours`], [`crate::followed`], [`crate::goings`], [`crate::nodes`], [`crate::replaced`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -10,6 +10,7 @@ use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
 use skerry_base::{BucketId, NodeId, SiteId, WallTime};
 
+use super::credential::CredentialKeyId;
 use crate::object::Object;
 use crate::record::Record;
 use crate::space::{self, Cursor, SpaceError};
@@ -58,6 +59,8 @@ pub enum SystemKey {
     Metered(SiteId),
     /// What was seen of a bucket, as far as others have no room for it: [`super::SeenDocument`]. Releases before pass over it.
     Seen(BucketId, u64),
+    /// A later credential key: [`super::CredentialDocument`]. Releases before pass over it.
+    Credential(CredentialKeyId),
 }
 
 impl SystemKey {
@@ -82,6 +85,7 @@ impl SystemKey {
                 Some(Self::Seen(bucket.parse().ok()?, name))
             }
             "key" => Some(Self::AccessKey(rest.to_owned())),
+            "credential" => rest.parse().ok().map(Self::Credential),
             "claim" => {
                 let (name, bucket) = rest.split_once('/')?;
                 Some(Self::Claim { name: name.to_owned(), bucket: bucket.parse().ok()? })
@@ -106,6 +110,7 @@ impl core::fmt::Display for SystemKey {
             Self::DutyReport(site) => write!(f, "report/{site}"),
             Self::Namings => f.write_str("naming/register"),
             Self::Metered(site) => write!(f, "metered/{site}"),
+            Self::Credential(id) => write!(f, "credential/{id}"),
             Self::Seen(bucket, name) => write!(f, "seen/{bucket}/{name:016x}"),
         }
     }
