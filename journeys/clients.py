@@ -15,8 +15,9 @@ from checks import expect, wait_for
 REGION = "us-east-1"
 
 
-def boto(demo, number, **options):
-    """A boto3 client of a site. It does not retry: what fails is to be seen."""
+def boto(demo, number, keys=None, **options):
+    """A boto3 client of a site, by the demo's access key or another one and its secret. It does not retry: what fails is to be seen."""
+    access_key, secret_key = keys or (demo.access_key, demo.secret_key)
     settings = {
         "retries": {"total_max_attempts": 1},
         "signature_version": "s3v4",  # else boto3 presigns in a way that is refused since 2020
@@ -30,8 +31,8 @@ def boto(demo, number, **options):
         "s3",
         endpoint_url=demo.site(number).endpoint,
         region_name=REGION,
-        aws_access_key_id=demo.access_key,
-        aws_secret_access_key=demo.secret_key,
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
         config=Config(**settings),
     )
 

@@ -155,3 +155,16 @@ def moved(checks, demo):
         arrived(sites[2], bucket, "without it")
         keys = [row["Key"] for row in sites[2].list_objects_v2(Bucket=bucket)["Contents"]]
         equal(sorted(keys), ["from there", "without it"], "keys at site 2")
+
+    with checks.check("moved: an access key that is made then works at the sites that are left, and it is told which ones the gone one knows"):
+        made = json.loads(demo.run("key", "create", "later", "--json", "--site", demo.site(1).name))
+        own = boto(demo, 2, (made["id"], made["secret"]))
+        wait_for("site 2 to be told the credential key", own.list_buckets)
+        wait_for("site 2 to count what it knows", lambda: demo.site(2).metric("skerry_exposed_access_keys") == 1)
+        equal(demo.site(2).metric("skerry_unopened_access_keys"), 0, "access keys that it refuses")
+        listed = json.loads(demo.run("key", "list", "--json", "--site", demo.site(2).name))["keys"]
+        known = {row["id"]: row["known_to"] for row in listed}
+        equal(known, {demo.access_key: ["bergen"], made["id"]: []}, "who knows which")
+        demo.terminate(2)
+        demo.restart(2)
+        own.list_buckets()

@@ -30,6 +30,7 @@ use crate::clones;
 use crate::config::Copies;
 use crate::conflicts_admin;
 use crate::copies::{look, loss, only, others, surplus, wanted};
+use crate::credential_keys;
 use crate::drive::live::Liveness;
 use crate::following;
 use crate::link_admin;
@@ -94,7 +95,7 @@ pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()>
             );
             return Ok(());
         }
-        let secret = site.sealing.open(&about(&key.id), &known.secret).unwrap_or_default();
+        let secret = site.credentials.ring.open(&about(&key.id), &known.secret).unwrap_or_default();
         if secret == key.secret.as_bytes() {
             return Ok(());
         }
@@ -115,8 +116,7 @@ pub(crate) async fn make_key(
     description: &str,
     admin: bool,
 ) -> Outcome<KeyDocument> {
-    let sealed = site.sealing.seal(&about(&key.id), key.secret.as_bytes());
-    let sealed = sealed.map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+    let sealed = credential_keys::seal(site, &about(&key.id), key.secret.as_bytes()).await?;
     let document = KeyDocument {
         secret: sealed.into(),
         owner: owner.into(),
@@ -146,7 +146,7 @@ pub(crate) async fn put_key(site: &Arc<Site>, id: &str, document: KeyDocument) -
     Ok(())
 }
 
-fn key_status(id: &str, document: &KeyDocument) -> KeyStatus {
+fn key_status(id: &str, document: &KeyDocument, known_to: Vec<String>) -> KeyStatus {
     KeyStatus {
         version: VERSION,
         id: id.into(),
@@ -154,6 +154,7 @@ fn key_status(id: &str, document: &KeyDocument) -> KeyStatus {
         owner: document.owner.clone(),
         created_ms: document.created.0,
         enabled: document.status == model::KeyStatus::Active,
+        known_to,
     }
 }
 
@@ -562,9 +563,8 @@ impl AdminService for Admin {
     }
 
     async fn keys(&self) -> Outcome<KeyList> {
-        let system = self.site.system;
-        let keys = self.site.read(move |view| model::keys(view, system).map_err(unreadable)).await?;
-        let keys = keys.iter().map(|(id, document)| key_status(id, document)).collect();
+        let keys = credential_keys::exposed(&self.site).await?.into_iter();
+        let keys = keys.map(|(id, document, known_to)| key_status(&id, &document, known_to)).collect();
         Ok(KeyList { version: VERSION, keys })
     }
 
@@ -577,7 +577,7 @@ impl AdminService for Admin {
             return Err(invalid("the name of a key has at most 256 letters"));
         }
         let document = make_key(&self.site, &key, owner, name, false).await?;
-        Ok(KeyCreated { key: key_status(&key.id, &document), secret: key.secret })
+        Ok(KeyCreated { key: key_status(&key.id, &document, Vec::new()), secret: key.secret })
     }
 
     async fn disable_key(&self, id: &str) -> Outcome<KeyStatus> {
@@ -589,7 +589,8 @@ impl AdminService for Admin {
         let mut document = found.ok_or_else(unknown)?;
         document.status = model::KeyStatus::Disabled;
         put_key(&self.site, id, document.clone()).await?;
-        Ok(key_status(id, &document))
+        // Who knew it does not matter any more.
+        Ok(key_status(id, &document, Vec::new()))
     }
 
     async fn buckets(&self) -> Outcome<BucketList> {

@@ -16,6 +16,7 @@ mod clones;
 pub mod config;
 mod conflicts_admin;
 mod copies;
+mod credential_keys;
 mod drive;
 mod duties;
 mod faces;

@@ -16,6 +16,7 @@ use skerry_model::bucket::{
 
 use crate::admin::{Admin, WRITER};
 use crate::config::is_dialable;
+use crate::credential_keys;
 use crate::paths::bucket::Declared;
 use crate::roster_watch;
 use crate::site::unreadable;
@@ -149,17 +150,16 @@ pub(crate) async fn expel(admin: &Admin, name: &str, _: ExpelRequest) -> Outcome
     }
     let about = site_id(&known)?;
     let system = admin.site.system;
-    let read = move |view: &dyn View| {
-        let document = model::site(view, system, about).map_err(unreadable)?;
-        Ok((document, model::keys(view, system).map_err(unreadable)?))
-    };
-    let (document, keys) = admin.site.read(read).await?;
+    let read = move |view: &dyn View| model::site(view, system, about).map_err(unreadable);
+    let document = admin.site.read(read).await?;
     let document = document.ok_or_else(|| invalid("the site has no record"))?;
+    let exposed_keys = credential_keys::exposed_to(&admin.site, about).await?;
     declare(admin, about, SiteDocument { state: SiteState::Expelled, ..document }).await?;
     tracing::warn!(site = known.name, "a site was expelled");
-    let active = |key: &model::KeyDocument| key.status == model::KeyStatus::Active;
-    // Secrets are sealed to all sites alike today: it could open every one of them.
-    let exposed_keys = keys.into_iter().filter(|(_, key)| active(key)).map(|(id, _)| id).collect();
+    // Before it is needed: the others take a moment to be told. What is sealed looks for it again.
+    if let Err(error) = credential_keys::sealer(&admin.site).await {
+        tracing::warn!(%error, "a credential key that it does not have is made with the next access key");
+    }
     Ok(Expelled { version: VERSION, site: one(admin, &known.site).await?, exposed_keys })
 }
 

@@ -27,7 +27,7 @@ const ADMISSIONS: usize = 2;
 /// What a site knows of itself from its own files.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnSite {
-    root: crate::trust::PublicKey,
+    pub(crate) root: crate::trust::PublicKey,
     statement: SiteStatement,
     admission: Bytes,
     /// Its seat's, at a further node of a site.

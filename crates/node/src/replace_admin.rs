@@ -14,6 +14,7 @@ use skerry_gateway::service::{
 use skerry_model::bucket::{self as model, ReplaceRefusal, SiteDocument, SiteState};
 
 use crate::admin::{Admin, WRITER};
+use crate::credential_keys;
 use crate::paths::bucket::Declared;
 use crate::peers::message::Request;
 use crate::roster_watch;
@@ -58,6 +59,7 @@ pub(crate) async fn replace(admin: &Admin, name: &str, request: ReplaceRequest) 
         let said = !documents.is_empty();
         Ok((said, said.then_some(Declared { documents, join: None, ends: Vec::new() })))
     };
+    let exposed_keys = credential_keys::exposed_to(site, gone).await?;
     if site.declare(WRITER, decide).await? {
         tracing::warn!(
             site = old_name,
@@ -70,8 +72,9 @@ pub(crate) async fn replace(admin: &Admin, name: &str, request: ReplaceRequest) 
         true => String::new(),
         false => take_name(admin, by, old_name).await,
     };
-    let keys = site.read(move |view| model::keys(view, system).map_err(unreadable)).await?;
-    let active = |key: &model::KeyDocument| key.status == model::KeyStatus::Active;
+    if let Err(error) = credential_keys::sealer(site).await {
+        tracing::warn!(%error, "a credential key that it does not have is made with the next access key");
+    }
     let site = one(admin, &gone.to_string()).await?;
     let homes_wait = crate::sites_admin::homes_wait(admin, gone).await?;
     Ok(ReplacedSite {
@@ -80,7 +83,7 @@ pub(crate) async fn replace(admin: &Admin, name: &str, request: ReplaceRequest) 
         site,
         name_kept,
         homes_wait,
-        exposed_keys: keys.into_iter().filter(|(_, key)| active(key)).map(|(id, _)| id).collect(),
+        exposed_keys,
     })
 }
 

@@ -142,7 +142,12 @@ fn place_of(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Pla
 }
 
 /// The key of the site's node, if an admin admitted it for exactly this site, under this name if one is given.
-fn admitted(root: &PublicKey, id: SiteId, document: &SiteDocument, name: Option<&str>) -> Option<PublicKey> {
+pub(crate) fn admitted(
+    root: &PublicKey,
+    id: SiteId,
+    document: &SiteDocument,
+    name: Option<&str>,
+) -> Option<PublicKey> {
     let node = document.nodes.first()?;
     let fits = |admission: &bytes::Bytes| {
         verify_site_document(root, admission).is_ok_and(|statement| {

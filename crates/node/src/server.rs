@@ -59,7 +59,7 @@ use crate::tasks::Tasks;
 use crate::telemetry::{self, Telemetry};
 use crate::trust::access::AccessKey;
 use crate::trust::invite::InviteBook;
-use crate::trust::{SiteTrust, TrustError, admission, entropy, files};
+use crate::trust::{CredentialRing, SiteTrust, TrustError, admission, entropy, files};
 use crate::welcome::Door;
 use crate::workers::{self, Workers};
 use crate::{init, roster_watch};
@@ -450,7 +450,7 @@ fn new_site(
         scoped: config.s3.bucket_scope == BucketScope::Site,
         new_copies: config.bucket.copies,
         system,
-        sealing: trust.credentials.clone(),
+        credentials: crate::credential_keys::Keys::new(CredentialRing::load(place, trust)?),
         links_by: clock.now().after(config.peer.start_wait.0),
         stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
         directory: crate::paths::bucket::Directory::default(),

@@ -45,7 +45,6 @@ use crate::pins::Pins;
 use crate::quick::Quick;
 use crate::replacing::Replacing;
 use crate::tasks::whole;
-use crate::trust::SealingKey;
 
 /// Buckets that a site may follow. The machine takes a thousand more: several may be joined at once, and its system bucket is
 /// one of them.
@@ -81,8 +80,8 @@ pub(crate) struct Site {
     pub(crate) new_copies: crate::config::Copies,
     /// The bucket of site, claim and key records.
     pub(crate) system: BucketId,
-    /// Opens the secrets of access keys.
-    pub(crate) sealing: SealingKey,
+    /// What seals and opens the secrets of access keys.
+    pub(crate) credentials: crate::credential_keys::Keys,
     /// Until then links are waited for: the site has just been started.
     pub(crate) links_by: skerry_base::Instant,
     /// Stamps and dots of this life.

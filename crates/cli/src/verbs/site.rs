@@ -421,7 +421,7 @@ impl Expel {
         }
         if !done.exposed_keys.is_empty() {
             output::note(&format!(
-                "its disk could open the secrets of {}: make new ones and disable {}",
+                "its disk could open the secrets of {}: make new ones, which it cannot open, and disable {}",
                 words::count(done.exposed_keys.len() as u64, "access key"),
                 done.exposed_keys.join(", "),
             ));

@@ -86,6 +86,7 @@ impl State {
             owner: owner.into(),
             created_ms: now.0,
             enabled: true,
+            known_to: Vec::new(),
         };
         self.keys.insert(id.into(), (Credential { secret: secret.into(), principal }, status.clone()));
         status

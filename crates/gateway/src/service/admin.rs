@@ -453,6 +453,10 @@ pub struct KeyStatus {
     pub created_ms: u64,
     /// Whether it may sign.
     pub enabled: bool,
+    /// Names of sites that were expelled or replaced and may know its secret, at most 16 and how many more: make another one, and
+    /// disable this.
+    #[serde(default)]
+    pub known_to: Vec<String>,
 }
 
 /// `GET keys`.

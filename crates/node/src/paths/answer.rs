@@ -21,6 +21,7 @@ use super::get::{self, Found, Wanted};
 use super::upload::{self, By, Target};
 use super::write::{self, Written};
 use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope, seen, through};
+use crate::credential_keys;
 use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::nodes;
@@ -133,6 +134,7 @@ impl Answers {
             Request::Follow { bucket } => plain(members::follow_asked(site, bucket).await),
             Request::Remains { bucket } => plain(super::orphans::answer(site, bucket).await),
             Request::Kept(read) => kept(site, *read).await,
+            Request::CredentialKeys(wanted) => plain(credential_keys::tell(site, from.site, wanted).await),
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use skerry_gateway::service::{Credential, CredentialService, ErrorKind, Outcome, Principal, ServiceError};
+use skerry_gateway::service::{Credential, CredentialService, Outcome, Principal};
 use skerry_model::policy;
 
 use super::bucket::{refused_access, unknown_key};
+use crate::credential_keys;
 use crate::site::Site;
 
 /// Access keys of a site.
@@ -23,13 +24,10 @@ impl CredentialService for Credentials {
         let key = self.0.access_key(access_key).await?.ok_or_else(unknown_key)?;
         policy::authenticates(&key, self.0.id, self.0.clock.wall())
             .map_err(|denied| refused_access(&denied))?;
-        let opened = self.0.sealing.open(&about(access_key), &key.secret);
-        let damaged = |reason: String| {
-            tracing::error!(access_key, reason, "the secret of an access key does not open");
-            ServiceError::new(ErrorKind::Internal, "the secret of this access key does not open here")
+        let opened = self.0.credentials.ring.open(&about(access_key), &key.secret).ok();
+        let Some(secret) = opened.and_then(|secret| String::from_utf8(secret).ok()) else {
+            return Err(credential_keys::unopened(access_key));
         };
-        let secret = opened.map_err(|error| damaged(error.to_string()))?;
-        let secret = String::from_utf8(secret).map_err(|error| damaged(error.to_string()))?;
         // A site of an older release may have made such a record, and all sites have it: whoever asks knows that secret.
         if access_key.trim().is_empty() || secret.trim().is_empty() {
             return Err(unknown_key());

@@ -10,7 +10,10 @@ use skerry_base::codec::Versioned;
 use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, NodeId, Origin, SiteId, Vector};
 use skerry_federation::circuits::{Way, Why};
 use skerry_federation::clones;
+use skerry_model::bucket::CredentialKeyId;
 use skerry_model::space;
+
+use crate::trust::SealingKey;
 
 /// What a stream is opened for: always its first frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +117,8 @@ pub(crate) enum Request {
         /// See `paths::heard`.
         digest: [u8; 32],
     },
+    /// The bytes of later credential keys of which the asker has heard. Releases before that close.
+    CredentialKeys(Vec<CredentialKeyId>),
 }
 
 /// What a site wants of the nearest member of a bucket. It travels within messages of the federation machine, to whom it is bytes.
@@ -625,6 +630,8 @@ pub(crate) enum Response {
     Remains(Box<skerry_federation::alone::Remains>),
     /// The answerer has seen just what the asker has.
     Same,
+    /// Credential keys: of those asked for what is here and may be told to the asker.
+    CredentialKeys(Vec<SealingKey>),
 }
 
 /// An object that was found.

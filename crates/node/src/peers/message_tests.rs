@@ -271,6 +271,17 @@ fn seen_v1_fixtures() {
 }
 
 #[test]
+fn credential_keys_v1_fixtures() {
+    let request = Request::CredentialKeys(vec![CredentialKeyId([1; 16])]);
+    assert_eq!(hex(&codec::encode(&request)), format!("011e01{}", "01".repeat(16)));
+    assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+    let response = Response::CredentialKeys(vec![SealingKey::from_bytes([2; 32])]);
+    assert_eq!(hex(&codec::encode(&response)), format!("011c01{}", "02".repeat(32)));
+    assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
+    assert_eq!(format!("{response:?}"), "CredentialKeys([SealingKey(…)])", "nothing of it is logged");
+}
+
+#[test]
 fn give_v1_fixtures() {
     let request = Request::Give { token: 300 };
     assert_eq!(hex(&codec::encode(&request)), "011aac02");

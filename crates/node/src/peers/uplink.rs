@@ -90,9 +90,11 @@ pub(crate) const fn class(request: &Request) -> Option<Class> {
         Request::Decide(_) | Request::NameHome(_) | Request::ClaimName(_) => Some(Class::Decision),
         // Once per link, and nothing else is packed before it.
         Request::Words { .. } => Some(Class::Decision),
-        Request::Below(_) | Request::Lives | Request::IsLive { .. } | Request::Remains { .. } => {
-            Some(Class::Record)
-        }
+        Request::Below(_)
+        | Request::Lives
+        | Request::IsLive { .. }
+        | Request::Remains { .. }
+        | Request::CredentialKeys(_) => Some(Class::Record),
         _ => Some(Class::Read),
     }
 }

@@ -18,6 +18,7 @@ mod areas;
 mod cache;
 mod circuits;
 mod clones;
+mod credentials;
 mod homes;
 pub mod log;
 mod losses;
@@ -35,6 +36,7 @@ pub use areas::Areas;
 pub use cache::Cache;
 pub use circuits::Circuits;
 pub use clones::Clones;
+pub use credentials::Credentials;
 pub use homes::Homes;
 pub use losses::Losses;
 pub use others::Others;
@@ -118,6 +120,8 @@ pub struct Telemetry {
     pub areas: Areas,
     /// Sites that are lost, and what was asked for of them.
     pub losses: Losses,
+    /// Credential keys.
+    pub credentials: Credentials,
     /// Homes that came to this node.
     pub homes: Homes,
     /// Processes that run beside another with the same key.
@@ -165,6 +169,7 @@ impl Telemetry {
             circuits: Circuits::default(),
             areas: Areas::default(),
             losses: Losses::default(),
+            credentials: Credentials::default(),
             homes: Homes::default(),
             clones: Clones::default(),
             surplus: Surplus::default(),
@@ -222,6 +227,7 @@ impl Telemetry {
         self.circuits.register(registry);
         self.areas.register(registry);
         self.losses.register(registry);
+        self.credentials.register(registry);
         self.homes.register(registry);
         self.clones.register(registry);
         self.surplus.register(registry);

@@ -11,6 +11,7 @@ mod circuits;
 mod clones;
 mod compared;
 mod copies;
+mod credential_keys;
 mod damaged;
 mod declared;
 mod detours;

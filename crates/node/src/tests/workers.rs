@@ -5,11 +5,12 @@ use skerry_gateway::service::{PinAct, PinRequest};
 use super::world::{TestWorld, noise};
 
 /// What a site of one node does by itself.
-const WORKERS: [&str; 26] = [
+const WORKERS: [&str; 27] = [
     "circuits",
     "clones",
     "collector",
     "copies",
+    "credential keys",
     "drain",
     "fellows",
     "followed prefixes",

@@ -115,6 +115,13 @@ pub fn from_pem(path: &Path, tag: &str, text: &str) -> Result<Vec<u8>, TrustErro
     STANDARD.decode(letters).map_err(|error| failed(path, format!("damaged {tag}: {error}")))
 }
 
+/// Reads back what several [`pem`] after each other gave for this tag.
+pub fn all_from_pem(path: &Path, tag: &str, text: &str) -> Result<Vec<Vec<u8>>, TrustError> {
+    let end = format!("-----END {tag}-----");
+    let each = text.split_inclusive(&end).filter(|part| !part.trim().is_empty());
+    each.map(|part| from_pem(path, tag, part)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -142,5 +149,9 @@ mod tests {
         }
         assert!(from_pem(path, "T", &pem("U", b"x")).unwrap_err().to_string().contains("holds no T"));
         assert!(from_pem(path, "T", &pem("T", b"x").replace('A', "*")).is_err());
+        let three = [pem("T", b"x"), pem("T", b"yy"), pem("T", b"zzz")].concat();
+        assert_eq!(all_from_pem(path, "T", &three).unwrap(), [&b"x"[..], b"yy", b"zzz"]);
+        assert_eq!(all_from_pem(path, "T", "\n").unwrap(), Vec::<Vec<u8>>::new());
+        assert!(all_from_pem(path, "T", &three[..three.len() - 5]).is_err(), "torn");
     }
 }

@@ -15,6 +15,7 @@ pub mod founding;
 pub mod identity;
 pub mod invite;
 pub mod join;
+pub mod ring;
 pub mod seal;
 pub mod seat;
 pub mod site;
@@ -24,6 +25,7 @@ pub use admission::{
     AdminCertificate, AdminKey, SignedSite, SiteStatement, Untrusted, federation_id, verify_site_document,
 };
 pub use identity::{Identity, InvalidKey, PublicKey, Signature};
+pub use ring::{CredentialRing, LaterKey};
 pub use seal::SealingKey;
 pub use seat::{SeatOffer, SeatStatement, SignedSeat};
 pub use site::SiteTrust;
@@ -49,6 +51,9 @@ pub enum TrustError {
     /// No randomness.
     #[error(transparent)]
     Entropy(#[from] entropy::NoEntropy),
+    /// A credential key that is not here was to seal.
+    #[error("the credential key {0} is not here")]
+    NoCredentialKey(skerry_model::bucket::CredentialKeyId),
     /// Not signed by whom it should be.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),

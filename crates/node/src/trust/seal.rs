@@ -7,11 +7,12 @@
 use std::fmt;
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use serde::{Deserialize, Serialize};
 
 use super::entropy;
 
-/// A symmetric key.
-#[derive(Clone, PartialEq, Eq)]
+/// A symmetric key. What it is encoded as is secret; what it is shown as is not.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealingKey([u8; 32]);
 
 /// The sealed bytes are damaged, about something else, or sealed with another key.

@@ -36,7 +36,7 @@ pub struct SiteTrust {
     pub admission: SignedSite,
     /// What the admission states.
     pub statement: SiteStatement,
-    /// Seals the secrets of access keys, the same on all sites.
+    /// Seals the secrets of access keys, the same on all sites; later ones are in [`super::CredentialRing`].
     pub credentials: SealingKey,
     /// The key that admits sites, at sites that may invite.
     pub admin: Option<AdminKey>,

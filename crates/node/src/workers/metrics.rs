@@ -223,6 +223,7 @@ impl Worker for Metrics {
         let lost = crate::copies::loss::counts(&self.site.copies.losses());
         self.telemetry.losses.set(lost, self.site.copies.lost_reads());
         self.telemetry.losses.set_gone(self.site.duties.is_gone());
+        self.telemetry.credentials.set(self.site.credentials.counts());
         let (followed, behind) = self.site.following.counts();
         self.telemetry.followed.set(i64::try_from(followed).unwrap_or(i64::MAX));
         self.telemetry.followed_behind.set(i64::try_from(behind).unwrap_or(i64::MAX));

@@ -98,6 +98,7 @@ pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::S
     of_site("followed prefixes", |site| crate::following::work::work(site).boxed());
     of_site("clones", |site| crate::clones::work(site).boxed());
     of_site("undecided writes", |site| crate::paths::held::Keeper::new(site).work().boxed());
+    of_site("credential keys", |site| crate::credential_keys::work(site).boxed());
     of_site("gone", |site| crate::gone::work(site).boxed());
     of_site("pins", |site| crate::pins::work(site).boxed());
     if workers.site.nodes.keep_homes() {

@@ -1,0 +1,473 @@
+//! Credential keys at work: makes one where what is sealed must not open at sites that are gone, tells them to sites that belong,
+//! and asks for those that others made.
+//!
+//! What is decided is decided by [`skerry_model::bucket::CredentialKeys`]; their file is `trust/ring.rs`. Invariants: a key is on
+//! this site's disk before anybody hears of it, and its document is said again wherever the records lack it; its bytes leave the
+//! site only as an answer to a member, over a link of which both ends are proven; a request of a client reads no documents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use skerry_base::kv::View;
+use skerry_base::{Instant, SiteId};
+use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
+use skerry_model::bucket::{
+    self as model, CredentialDocument, CredentialKeyId, CredentialKeys, KeyDocument, KeyStatus, Sealer,
+    SiteDocument, SiteState,
+};
+
+use crate::admin::WRITER;
+use crate::paths::bucket::Declared;
+use crate::paths::credentials::about;
+use crate::paths::{declared, refusal};
+use crate::peers::message::{Request, Response};
+use crate::roster_watch;
+use crate::site::{Site, unreadable};
+use crate::tasks::rest;
+use crate::trust::{CredentialRing, LaterKey, PublicKey, SealingKey, TrustError, ring};
+
+/// Keys in one question: where more are missing each question is for others of them.
+const TOGETHER: usize = 64;
+/// Sites that are asked at once.
+const ASKED: usize = 8;
+/// How often it is seen who is linked while a key is missing, and what is known after something has changed: once in so many
+/// times what a look took, but not sooner and not later than these.
+const SHARE: u32 = 100;
+const LOOK: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// After this to twice this long who did not make a key says again what the records lack of it.
+const UNSAID: Duration = Duration::from_secs(60);
+/// The longest pause between two times.
+const UNSAID_MOST: Duration = Duration::from_secs(3600);
+/// After a look that failed.
+const FAILED: Duration = Duration::from_secs(10);
+/// After this long a site that did not tell a key is asked again: at first, and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
+/// Keys that are made for one secret: another site may go meanwhile.
+const MADE: usize = 4;
+/// Names of gone sites that are shown of one access key.
+const NAMES: usize = 16;
+
+/// The credential keys of a site.
+pub(crate) struct Keys {
+    pub(crate) ring: CredentialRing,
+    /// Who makes one has found none that seals.
+    making: tokio::sync::Mutex<()>,
+    /// Wakes who counts.
+    told: tokio::sync::Notify,
+    /// Documents of which the signature was seen to be right, or wrong.
+    signed: Mutex<BTreeMap<CredentialKeyId, bool>>,
+    /// Access keys that work and whose credential key is missing here; those that sites that are gone may know.
+    counts: [AtomicUsize; 2],
+}
+
+impl Keys {
+    pub(crate) fn new(ring: CredentialRing) -> Self {
+        let (making, told) = (Default::default(), Default::default());
+        Self { ring, making, told, signed: Mutex::default(), counts: Default::default() }
+    }
+
+    /// How many access keys that work are sealed with a key that is missing here, and how many sites that are gone may know, as
+    /// it was seen last.
+    pub(crate) fn counts(&self) -> [usize; 2] {
+        [0, 1].map(|at| self.counts[at].load(Ordering::Relaxed))
+    }
+
+    fn is_signed(
+        &self,
+        root: &PublicKey,
+        makers: &BTreeMap<SiteId, SiteDocument>,
+        said: &CredentialDocument,
+    ) -> bool {
+        let seen = || self.signed.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = said.id();
+        if let Some(is_right) = seen().get(&id) {
+            return *is_right;
+        }
+        // Whoever is not heard of yet may have made it.
+        let maker = makers.get(&said.at).and_then(|maker| roster_watch::admitted(root, said.at, maker, None));
+        let Some(maker) = maker else { return false };
+        let is_right = ring::is_signed(said, &maker);
+        seen().insert(id, is_right);
+        is_right
+    }
+}
+
+/// What records and the own file say of credential keys, and who is gone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    pub(crate) keys: CredentialKeys,
+    /// What only the own file says.
+    unsaid: Vec<CredentialDocument>,
+    pub(crate) gone: BTreeSet<SiteId>,
+    names: BTreeMap<SiteId, String>,
+}
+
+impl Known {
+    fn load(site: &Site, view: &dyn View) -> Outcome<Self> {
+        let all: BTreeMap<_, _> = model::sites(view, site.system).map_err(unreadable)?.into_iter().collect();
+        let gone = all.iter().filter(|(_, said)| said.state != SiteState::Member);
+        let names: BTreeMap<_, _> = gone.map(|(id, said)| (*id, said.name.clone())).collect();
+        let mut is_signed =
+            |said: &CredentialDocument| site.credentials.is_signed(&site.own.root, &all, said);
+        let mut keys = CredentialKeys::load(view, site.system, &mut is_signed).map_err(unreadable)?;
+        let mut unsaid = site.credentials.ring.said();
+        unsaid.retain(|said| keys.get(said.id()).is_none());
+        unsaid.iter().for_each(|said| keys.hear(said.clone()));
+        Ok(Self { keys, unsaid, gone: names.keys().copied().collect(), names })
+    }
+
+    /// Keys that were heard of and are not here, the latest first.
+    fn missing(&self, site: &Site) -> Vec<CredentialDocument> {
+        let missing = self.keys.latest_first().filter(|id| !site.credentials.ring.has(*id));
+        missing.filter_map(|id| self.keys.get(id).cloned()).collect()
+    }
+
+    /// What a secret is sealed with; none if that is not known here.
+    fn sealer(&self, site: &Site, id: &str, key: &KeyDocument) -> Option<Sealer> {
+        let sealer = self.keys.of(&key.secret);
+        let opens = || site.credentials.ring.open(&about(id), &key.secret).is_ok();
+        Some(sealer).filter(|sealer| *sealer != Sealer::First || opens())
+    }
+
+    /// Names of the sites that are gone and may know what was sealed so: some of them, where these are many.
+    fn names(&self, sealer: Sealer) -> Vec<String> {
+        let known_to = self.keys.known_to(sealer, &self.gone);
+        let mut names: Vec<String> =
+            known_to.iter().take(NAMES).filter_map(|gone| self.names.get(gone).cloned()).collect();
+        if known_to.len() > NAMES {
+            names.push(format!("{} more", known_to.len() - NAMES));
+        }
+        names
+    }
+}
+
+/// The same.
+pub(crate) async fn known(site: &Arc<Site>) -> Outcome<Known> {
+    let reader = site.clone();
+    site.read(move |view| Known::load(&reader, view)).await
+}
+
+/// All access keys, and the names of sites that are gone and may know each.
+pub(crate) async fn exposed(site: &Arc<Site>) -> Outcome<Vec<(String, KeyDocument, Vec<String>)>> {
+    let reader = site.clone();
+    let read = move |view: &dyn View| {
+        let known = Known::load(&reader, view)?;
+        let mut names: BTreeMap<Sealer, Vec<String>> = BTreeMap::new();
+        let keys = model::keys(view, reader.system).map_err(unreadable)?.into_iter().map(|(id, key)| {
+            let known_to = known
+                .sealer(&reader, &id, &key)
+                .map(|sealer| names.entry(sealer).or_insert_with(|| known.names(sealer)).clone());
+            (id, key, known_to.unwrap_or_default())
+        });
+        Ok(keys.collect())
+    };
+    site.read(read).await
+}
+
+/// Access keys that work and that a site may know.
+pub(crate) async fn exposed_to(site: &Arc<Site>, gone: SiteId) -> Outcome<Vec<String>> {
+    let reader = site.clone();
+    let read = move |view: &dyn View| {
+        let (known, gone) = (Known::load(&reader, view)?, [gone].into());
+        let keys = model::keys(view, reader.system).map_err(unreadable)?.into_iter();
+        let works = keys.filter(|(_, key)| key.status == KeyStatus::Active);
+        let knows = |key: &KeyDocument| !known.keys.known_to(known.keys.of(&key.secret), &gone).is_empty();
+        Ok(works.filter(|(_, key)| knows(key)).map(|(id, _)| id).collect())
+    };
+    site.read(read).await
+}
+
+/// Seals a secret so that no site opens it of which it is known here that it is gone.
+pub(crate) async fn seal(site: &Arc<Site>, about: &str, secret: &[u8]) -> Outcome<Vec<u8>> {
+    let sealer = sealer(site).await?;
+    site.credentials.ring.seal(sealer, about, secret).map_err(failed)
+}
+
+/// What to seal with. Sites that are gone may have all that is here: then a new key is made.
+pub(crate) async fn sealer(site: &Arc<Site>) -> Outcome<Sealer> {
+    let _turn = site.credentials.making.lock().await;
+    for _ in 0..MADE {
+        let known = known(site).await?;
+        // What it makes reaches nobody, and it has each of its keys itself.
+        if known.gone.contains(&site.id) {
+            return Ok(Sealer::First);
+        }
+        let Some(sealer) = known.keys.sealer(|id| site.credentials.ring.has(id), &known.gone) else {
+            make(site, &known).await?;
+            continue;
+        };
+        let unsaid = known.unsaid.into_iter().filter(|said| sealer == Sealer::Later(said.id()));
+        say(site, unsaid.collect()).await?;
+        return Ok(sealer);
+    }
+    Err(ServiceError::new(ErrorKind::Internal, "sites go faster than credential keys are made: try again"))
+}
+
+async fn make(site: &Arc<Site>, known: &Known) -> Outcome<()> {
+    let key = SealingKey::generate().map_err(|error| failed(error.into()))?;
+    let latest = site.credentials.ring.said().iter().map(|said| said.made).max();
+    let by = (site.clock.wall(), site.id);
+    let said = site.credentials.ring.sign(CredentialDocument::of(key.as_bytes(), &known.gone, by, latest));
+    keep(site, vec![LaterKey { key, said: said.clone() }]).await?;
+    tracing::info!(key = %said.id(), "a credential key was made that sites which are gone do not have");
+    say(site, vec![said]).await
+}
+
+/// Writes documents of keys.
+async fn say(site: &Arc<Site>, said: Vec<CredentialDocument>) -> Outcome<()> {
+    for said in said {
+        let (place, object) = said.stored();
+        let decide = move |_: &dyn View, _| Ok(((), Some(Declared::document(place, object))));
+        let ((), reached) = declared::declare(site, WRITER, decide).await?;
+        if let Err(why) = reached {
+            tracing::info!(why, "the other nodes of the site hear of a credential key in a moment");
+        }
+    }
+    Ok(())
+}
+
+async fn keep(site: &Arc<Site>, keys: Vec<LaterKey>) -> Outcome<()> {
+    let kept = site.clone();
+    let add = move || kept.credentials.ring.add(keys);
+    tokio::task::spawn_blocking(add).await.map_err(refusal::task)?.map_err(failed)
+}
+
+fn failed(error: TrustError) -> ServiceError {
+    tracing::error!(%error, "a credential key could not be made, kept or used");
+    let is_full = error.to_string().contains("No space left");
+    let kind = if is_full { ErrorKind::StorageFull } else { ErrorKind::Internal };
+    ServiceError::new(kind, error.to_string())
+}
+
+/// A secret that was sealed with a key that is not here, or is damaged: whoever asks cannot tell, and may ask again.
+pub(crate) fn unopened(access_key: &str) -> ServiceError {
+    tracing::warn!(
+        access_key,
+        "the secret of an access key does not open: its credential key was not told yet, or it is damaged"
+    );
+    ServiceError::new(
+        ErrorKind::Unavailable,
+        "the secret of this access key does not open at this site, which has not been told the credential key that it was sealed \
+         with: it asks the sites that it is linked with; try again (if it goes on: make another access key)",
+    )
+}
+
+/// Answers another site.
+pub(crate) async fn tell(site: &Arc<Site>, asker: SiteId, wanted: Vec<CredentialKeyId>) -> Outcome<Response> {
+    let reader = site.clone();
+    let read = move |view: &dyn View| {
+        let known = Known::load(&reader, view)?;
+        let belongs = !known.gone.contains(&asker);
+        let told = wanted.into_iter().take(TOGETHER);
+        let told = told.filter(|id| belongs && known.keys.may_tell(*id, asker));
+        Ok(Response::CredentialKeys(told.filter_map(|id| reader.credentials.ring.get(id)).collect()))
+    };
+    site.read(read).await
+}
+
+/// Asks for what is missing, says again what nobody says, and counts what sites that are gone may know; until the server stops.
+pub(crate) async fn work(site: Arc<Site>) {
+    tokio::join!(fetch(&site), count(&site));
+}
+
+async fn fetch(site: &Arc<Site>) {
+    let mut changes = site.changes.follow_system();
+    let (mut asked, mut unsaid) = (Asked::default(), Unsaid::default());
+    loop {
+        changes.mark_unchanged();
+        let begun = site.clock.now();
+        let known = known(site).await;
+        let took = site.clock.now().since(begun);
+        let (pause, is_done) = match known {
+            Ok(known) => {
+                let told = asked.ask(site, known.missing(site)).await;
+                if told {
+                    site.credentials.told.notify_one();
+                }
+                let is_said = unsaid.say(site, known).await;
+                ((took * SHARE).clamp(LOOK.0, LOOK.1), is_said && !told && asked.missing.is_empty())
+            }
+            Err(error) => {
+                tracing::warn!(%error, "it was not seen which credential keys are missing; it is tried again");
+                (FAILED, false)
+            }
+        };
+        rest(pause).await;
+        if is_done && changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Documents that lie beside keys and that the records lack, and when they are said again.
+#[derive(Default)]
+struct Unsaid(BTreeMap<CredentialKeyId, (Instant, Duration)>);
+
+impl Unsaid {
+    /// Says those again whose time has come; whether none is left. Their maker does so at once, others each after a while of
+    /// their own: the first will do.
+    async fn say(&mut self, site: &Arc<Site>, known: Known) -> bool {
+        let now = site.clock.now();
+        self.0.retain(|id, _| known.unsaid.iter().any(|said| said.id() == *id));
+        // What a site that is gone says reaches nobody.
+        if known.unsaid.is_empty() || known.gone.contains(&site.id) {
+            return true;
+        }
+        // While all is begun anew nobody knows yet what the records lack.
+        if site.check_whole(site.system).is_err() {
+            return false;
+        }
+        let own = UNSAID + UNSAID * u32::from(site.id.0[0]) / 256;
+        for said in known.unsaid {
+            let wait = if said.at == site.id { Duration::ZERO } else { own };
+            let (at, pause) = self.0.entry(said.id()).or_insert((now.after(wait), LOOK.0));
+            if *at > now {
+                continue;
+            }
+            // Where it is written over again and again.
+            (*at, *pause) = (now.after(*pause), (*pause * 2).min(UNSAID_MOST));
+            if let Err(error) = say(site, vec![said]).await {
+                tracing::debug!(%error, "the document of a credential key was not said again; it is tried again");
+                return false;
+            }
+        }
+        false
+    }
+}
+
+async fn count(site: &Arc<Site>) {
+    let mut changes = site.changes.follow_system();
+    loop {
+        changes.mark_unchanged();
+        let begun = site.clock.now();
+        match counted(site).await {
+            Ok(counted) => {
+                for (count, now) in site.credentials.counts.iter().zip(counted) {
+                    count.store(now, Ordering::Relaxed);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "access keys were not counted"),
+        }
+        rest((site.clock.now().since(begun) * SHARE).clamp(LOOK.0, LOOK.1)).await;
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() {
+                return;
+            },
+            // Which changes no record.
+            () = site.credentials.told.notified() => {}
+        }
+    }
+}
+
+/// What [`Keys::counts`] gives back.
+async fn counted(site: &Arc<Site>) -> Outcome<[usize; 2]> {
+    let reader = site.clone();
+    let read = move |view: &dyn View| {
+        let known = Known::load(&reader, view)?;
+        if known.gone.is_empty() && known.keys.latest_first().next().is_none() {
+            return Ok([0, 0]);
+        }
+        let mut counted = [0, 0];
+        for (id, key) in model::keys(view, reader.system).map_err(unreadable)? {
+            let sealer = known.sealer(&reader, &id, &key);
+            let is_here = |sealer| match sealer {
+                Sealer::First => true,
+                Sealer::Later(id) => reader.credentials.ring.has(id),
+            };
+            let is_missing = !sealer.is_some_and(is_here);
+            let is_exposed =
+                sealer.is_some_and(|sealer| !known.keys.known_to(sealer, &known.gone).is_empty());
+            if key.status == KeyStatus::Active {
+                counted[0] += usize::from(is_missing);
+                counted[1] += usize::from(is_exposed);
+            }
+        }
+        Ok(counted)
+    };
+    site.read(read).await
+}
+
+/// Who was asked for what.
+#[derive(Default)]
+struct Asked {
+    sites: BTreeMap<SiteId, Turn>,
+    missing: BTreeSet<CredentialKeyId>,
+}
+
+/// When a site is asked the next time.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    at: Instant,
+    /// How long it is left alone after that.
+    pause: Duration,
+    /// How often it was asked: where more is missing than fits into a question, each is for other keys.
+    asked: usize,
+}
+
+impl Asked {
+    /// Asks some of those that are linked; whether somebody told something. Who made what is missing comes first, and at once
+    /// when that is heard of, then who was never asked; who was cut off meanwhile is asked as soon as it is back.
+    async fn ask(&mut self, site: &Arc<Site>, missing: Vec<CredentialDocument>) -> bool {
+        for said in missing.iter().filter(|said| !self.missing.contains(&said.id())) {
+            self.sites.remove(&said.at);
+        }
+        self.missing = missing.iter().map(CredentialDocument::id).collect();
+        if missing.is_empty() {
+            self.sites.clear();
+            return false;
+        }
+        let linked: BTreeSet<SiteId> = site.boxes.linked().into_iter().collect();
+        self.sites.retain(|other, _| linked.contains(other));
+        let due = self.due(linked, &missing, site.clock.now());
+        let windows = missing.len().div_ceil(TOGETHER);
+        let window = |asked: usize| missing.chunks(TOGETHER).nth(asked % windows).unwrap_or_default();
+        let told = join_all(due.into_iter().map(|(other, asked)| take(site, other, window(asked)))).await;
+        told.into_iter().any(|told| told)
+    }
+
+    fn due(
+        &mut self,
+        linked: BTreeSet<SiteId>,
+        missing: &[CredentialDocument],
+        now: Instant,
+    ) -> Vec<(SiteId, usize)> {
+        let makers: BTreeSet<SiteId> = missing.iter().map(|said| said.at).collect();
+        let at = |other: &SiteId| self.sites.get(other).map(|turn| turn.at);
+        let mut due: Vec<SiteId> =
+            linked.into_iter().filter(|other| at(other).is_none_or(|at| at <= now)).collect();
+        due.sort_by_key(|other| (!makers.contains(other), at(other)));
+        due.truncate(ASKED);
+        let turn = |other: SiteId| {
+            let last = self.sites.get(&other).copied();
+            let pause = last.map_or(AGAIN.0, |last| (last.pause * 2).min(AGAIN.1));
+            let asked = last.map_or(0, |last| last.asked);
+            self.sites.insert(other, Turn { at: now.after(pause), pause, asked: asked + 1 });
+            (other, asked)
+        };
+        due.into_iter().map(turn).collect()
+    }
+}
+
+/// Whether another site told some of the missing keys, and they were kept.
+async fn take(site: &Arc<Site>, other: SiteId, wanted: &[CredentialDocument]) -> bool {
+    let request = Request::CredentialKeys(wanted.iter().map(CredentialDocument::id).collect());
+    let answer = site.peers.call(other, &request).await;
+    // Away, or of a release before.
+    let Ok(Response::CredentialKeys(told)) = answer.map(|answer| answer.response) else { return false };
+    let later = told.into_iter().filter_map(|key| {
+        let said = wanted.iter().find(|said| said.is_of(key.as_bytes()))?.clone();
+        Some(LaterKey { key, said })
+    });
+    let later: Vec<LaterKey> = later.collect();
+    let count = later.len();
+    if count == 0 {
+        return false;
+    }
+    tracing::info!(from = %site.peers.roster.name(other), count, "credential keys were told by another site");
+    let kept = keep(site, later).await;
+    kept.inspect_err(|error| tracing::warn!(%error, "credential keys that another site told were not kept"))
+        .is_ok()
+}
