@@ -175,6 +175,10 @@ async fn make(site: &Arc<Site>, known: &Known) -> Outcome<()> {
     let by = (site.clock.wall(), site.id);
     let said = site.credentials.ring.sign(CredentialDocument::of(key.as_bytes(), &known.gone, by, latest));
     keep(site, vec![LaterKey { key, said: said.clone() }]).await?;
+    if !site.credentials.ring.has(said.id()) {
+        let message = "this site keeps as many credential keys as it can: expel sites elsewhere";
+        return Err(ServiceError::new(ErrorKind::Internal, message));
+    }
     tracing::info!(key = %said.id(), "a credential key was made that sites which are gone do not have");
     say(site, vec![said]).await
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
+use skerry_base::SiteId;
 use skerry_base::codec::{self, Versioned};
 use skerry_model::bucket::{CredentialDocument, CredentialKeyId, Sealer};
 
@@ -34,7 +35,7 @@ impl Versioned for LaterKey {
     const VERSION: u8 = 1;
 }
 
-/// Keys that are kept: of one maker, and in all. Whoever makes more is not heard.
+/// Keys that are kept: of another maker, and in all. Whoever makes more is not heard; so many are left for own ones.
 const OF_ONE: usize = 256;
 const MOST: usize = 1024;
 
@@ -45,6 +46,7 @@ type Later = BTreeMap<CredentialKeyId, LaterKey>;
 #[derive(Debug)]
 pub struct CredentialRing {
     path: PathBuf,
+    own: SiteId,
     signer: Identity,
     first: SealingKey,
     later: RwLock<Later>,
@@ -60,7 +62,8 @@ impl CredentialRing {
         let later = read(&path, &text).map_err(|error| told_again(&path, &error))?;
         let signer = Identity::from_pkcs8(trust.identity.pkcs8())?;
         let (first, later) = (trust.credentials.clone(), RwLock::new(later));
-        Ok(Self { path, signer, first, later, writing: Mutex::default() })
+        let own = trust.statement.site;
+        Ok(Self { path, own, signer, first, later, writing: Mutex::default() })
     }
 
     /// Whether a key is here.
@@ -88,8 +91,13 @@ impl CredentialRing {
         let before = self.later().clone();
         let mut all = before.clone();
         for later in keys {
-            let of_one = all.values().filter(|other| other.said.at == later.said.at).count();
-            if all.len() < MOST && of_one < OF_ONE {
+            let maker = later.said.at;
+            let of_one = || all.values().filter(|other| other.said.at == maker).count();
+            let has_room = match maker == self.own {
+                true => all.len() < MOST,
+                false => all.len() < MOST - OF_ONE && of_one() < OF_ONE,
+            };
+            if has_room {
                 all.insert(later.said.id(), later);
             }
         }

@@ -48,6 +48,32 @@ fn later_keys_outlive_the_process_and_open_what_they_sealed_and_nothing_else() {
     assert!(!format!("{again:?}").contains(&format!("{:?}", keys[0].key.as_bytes())));
 }
 
+/// What a hostile member makes, or many of them, leaves room for what this site needs.
+#[test]
+fn keys_of_others_are_bounded_and_own_ones_find_room() {
+    let (dir, trust) = trust();
+    let ring = CredentialRing::load(dir.path(), &trust).unwrap();
+    let one = made(&ring, SiteId([9; 16]));
+    let many = |at: u8, count: u64| {
+        let kept_from = (100..196).map(|n| SiteId([n; 16])).collect();
+        let one = LaterKey { said: CredentialDocument { kept_from, ..one.said.clone() }, ..one.clone() };
+        (0..count).map(move |made| LaterKey {
+            said: CredentialDocument { at: SiteId([at; 16]), made: WallTime(made), ..one.said.clone() },
+            ..one.clone()
+        })
+    };
+    ring.add(many(1, 300)).unwrap();
+    assert_eq!(ring.said().len(), OF_ONE);
+    ring.add((2..9).flat_map(|at| many(at, 300))).unwrap();
+    assert_eq!(ring.said().len(), MOST - OF_ONE);
+    let own = made(&ring, trust.statement.site);
+    let id = own.said.id();
+    ring.add([own]).unwrap();
+    assert!(ring.has(id));
+    let bytes = files::read_secret(&dir.path().join(FILE)).unwrap().len();
+    assert!(bytes < MOST * 4096, "as much as can be read again: {bytes}");
+}
+
 #[test]
 fn a_damaged_file_is_named_with_what_to_do() {
     let (dir, trust) = trust();
