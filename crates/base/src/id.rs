@@ -48,6 +48,10 @@ identity! {
     /// One incarnation of a bucket. A bucket that is deleted and made again has another id.
     BucketId
 }
+identity! {
+    /// A later credential key: a hash of its document.
+    CredentialKeyId
+}
 
 /// Lower-case hexadecimal digits of `bytes` in `text`, which has twice their length. Not by `write!`: identities are
 /// printed for every write that is answered.

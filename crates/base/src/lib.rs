@@ -15,6 +15,6 @@ pub mod time;
 pub mod vector;
 
 pub use chunk::{ChunkId, ChunkKind, ChunkRef};
-pub use id::{BucketId, Dot, NodeId, Origin, SiteId};
+pub use id::{BucketId, CredentialKeyId, Dot, NodeId, Origin, SiteId};
 pub use time::{Hlc, Instant, WallTime};
 pub use vector::Vector;

@@ -33,7 +33,7 @@ pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, all_buckets, claim,
     deleted_buckets, is_deleted, list_buckets, new_claim, resolve, revival, revivals, unclaim, unclaim_after,
 };
-pub use credential::{CredentialDocument, CredentialKeyId, CredentialKeys, Sealer};
+pub use credential::{CredentialDocument, CredentialKeys, Sealer, sealed_with};
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{
     FIRST_EPOCH, HomeCause, HomeDocument, HomeRefusal, Loss, Named, Standing, eldest, first_home, hand_over,

@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use skerry_base::SiteId;
 use skerry_base::kv::View;
+use skerry_base::{CredentialKeyId, SiteId};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::bucket::{
-    self as model, CredentialDocument, CredentialKeyId, CredentialKeys, KeyDocument, Sealer, SiteDocument,
-    SiteState,
+    self as model, CredentialDocument, CredentialKeys, KeyDocument, Sealer, SiteDocument, SiteState,
 };
 
 use crate::admin::WRITER;
@@ -89,12 +88,12 @@ impl Keys {
 }
 
 /// What records and the own file say of credential keys, and who is gone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) keys: CredentialKeys,
     /// What only the own file says.
     unsaid: Vec<CredentialDocument>,
-    pub(crate) gone: BTreeSet<SiteId>,
+    gone: BTreeSet<SiteId>,
     names: BTreeMap<SiteId, String>,
 }
 
@@ -204,8 +203,10 @@ async fn keep(site: &Arc<Site>, keys: Vec<LaterKey>) -> Outcome<()> {
 
 fn failed(error: TrustError) -> ServiceError {
     tracing::error!(%error, "a credential key could not be made, kept or used");
-    let is_full = error.to_string().contains("No space left");
-    let kind = if is_full { ErrorKind::StorageFull } else { ErrorKind::Internal };
+    let kind = match error {
+        TrustError::Full(_) => ErrorKind::StorageFull,
+        _ => ErrorKind::Internal,
+    };
     ServiceError::new(kind, error.to_string())
 }
 

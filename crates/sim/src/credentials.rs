@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skerry_base::{SiteId, WallTime};
-use skerry_model::bucket::{CredentialDocument, CredentialKeyId, CredentialKeys, Sealer};
+use skerry_base::{CredentialKeyId, SiteId, WallTime};
+use skerry_model::bucket::{CredentialDocument, CredentialKeys, Sealer};
 use skerry_scenario::draw::{Draw, Ppm};
 
 use crate::outcome::Outcome;

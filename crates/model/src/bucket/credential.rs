@@ -12,15 +12,13 @@
 //! Why so: docs/decisions/2026-11-28-credential-keys.md.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::ControlFlow;
-use std::str::FromStr;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
-use skerry_base::{BucketId, SiteId, WallTime};
+use skerry_base::{BucketId, CredentialKeyId, SiteId, WallTime};
 
 use super::system::{SystemKey, document, document_object, each_document};
 use crate::object::Object;
@@ -32,30 +30,9 @@ const NAME: &str = "skerry 2026-11-28 name of a credential key";
 const BYTES: &str = "skerry 2026-11-28 bytes of a credential key";
 const GONE: &str = "skerry 2026-11-28 sites that a credential key is kept from";
 
-/// Names a later credential key: made of its document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct CredentialKeyId(pub [u8; 16]);
-
-impl CredentialKeyId {
-    /// With which of the later keys something was sealed, if with one: it begins with the name.
-    pub fn sealing(sealed: &[u8]) -> Option<Self> {
-        sealed.first_chunk().map(|first| Self(*first))
-    }
-}
-
-impl fmt::Display for CredentialKeyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
-    }
-}
-
-impl FromStr for CredentialKeyId {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let id = Self(u128::from_str_radix(text, 16).map_err(|_| ())?.to_be_bytes());
-        if id.to_string() == text { Ok(id) } else { Err(()) }
-    }
+/// With which of the later keys something was sealed, if with one: it begins with the name.
+pub fn sealed_with(sealed: &[u8]) -> Option<CredentialKeyId> {
+    sealed.first_chunk().map(|first| CredentialKeyId(*first))
 }
 
 /// That there is a later credential key.
@@ -201,7 +178,7 @@ impl CredentialKeys {
 
     /// What a secret was sealed with, as far as is known here.
     pub fn of(&self, sealed: &[u8]) -> Sealer {
-        let later = CredentialKeyId::sealing(sealed).filter(|id| self.0.contains_key(id));
+        let later = sealed_with(sealed).filter(|id| self.0.contains_key(id));
         later.map_or(Sealer::First, Sealer::Later)
     }
 

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
-use skerry_base::{BucketId, NodeId, SiteId, WallTime};
+use skerry_base::{BucketId, CredentialKeyId, NodeId, SiteId, WallTime};
 
-use super::credential::CredentialKeyId;
 use crate::object::Object;
 use crate::record::Record;
 use crate::space::{self, Cursor, SpaceError};
@@ -85,7 +84,10 @@ impl SystemKey {
                 Some(Self::Seen(bucket.parse().ok()?, name))
             }
             "key" => Some(Self::AccessKey(rest.to_owned())),
-            "credential" => rest.parse().ok().map(Self::Credential),
+            "credential" => {
+                let id: CredentialKeyId = rest.parse().ok()?;
+                (id.to_string() == rest).then_some(Self::Credential(id))
+            }
             "claim" => {
                 let (name, bucket) = rest.split_once('/')?;
                 Some(Self::Claim { name: name.to_owned(), bucket: bucket.parse().ok()? })

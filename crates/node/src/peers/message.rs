@@ -7,10 +7,9 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
-use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, NodeId, Origin, SiteId, Vector};
+use skerry_base::{BucketId, ChunkId, ChunkRef, CredentialKeyId, Dot, NodeId, Origin, SiteId, Vector};
 use skerry_federation::circuits::{Way, Why};
 use skerry_federation::clones;
-use skerry_model::bucket::CredentialKeyId;
 use skerry_model::space;
 
 use crate::trust::SealingKey;

@@ -1,8 +1,9 @@
 //! Credential keys: what is sealed once a site was expelled does not open there, and does everywhere else.
 
+use skerry_base::CredentialKeyId;
 use skerry_base::kv::View;
 use skerry_gateway::service::{ErrorKind, ExpelRequest, KeyCreate, KeyCreated, KeyStatus};
-use skerry_model::bucket::{CredentialDocument, CredentialKeyId, Sealer, SystemKey, document_object};
+use skerry_model::bucket::{CredentialDocument, Sealer, SystemKey, document_object};
 
 use super::world::{TestSite, TestWorld, key};
 use crate::credential_keys::{self, tell};

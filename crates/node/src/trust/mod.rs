@@ -42,6 +42,9 @@ pub enum TrustError {
         /// Why.
         reason: String,
     },
+    /// The disk has no room for a file.
+    #[error("{0}: the disk is full")]
+    Full(String),
     /// A key of a federation lies where another one was to be made.
     #[error("{0}: there is a federation already; its keys are never overwritten")]
     Taken(String),
@@ -53,7 +56,7 @@ pub enum TrustError {
     Entropy(#[from] entropy::NoEntropy),
     /// A credential key that is not here was to seal.
     #[error("the credential key {0} is not here")]
-    NoCredentialKey(skerry_model::bucket::CredentialKeyId),
+    NoCredentialKey(skerry_base::CredentialKeyId),
     /// Not signed by whom it should be.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
-use skerry_base::SiteId;
 use skerry_base::codec::{self, Versioned};
-use skerry_model::bucket::{CredentialDocument, CredentialKeyId, Sealer};
+use skerry_base::{CredentialKeyId, SiteId};
+use skerry_model::bucket::{CredentialDocument, Sealer, sealed_with};
 
 use super::seal::NotOpened;
 use super::{Identity, PublicKey, SealingKey, SiteTrust, TrustError, files};
@@ -122,7 +122,7 @@ impl CredentialRing {
 
     /// Opens what [`Self::seal`] made about the same subject, at whichever site.
     pub fn open(&self, about: &str, sealed: &[u8]) -> Result<Vec<u8>, NotOpened> {
-        let later = CredentialKeyId::sealing(sealed).and_then(|id| self.get(id));
+        let later = sealed_with(sealed).and_then(|id| self.get(id));
         match later.and_then(|key| key.open(about, sealed.get(ID_BYTES..)?).ok()) {
             Some(secret) => Ok(secret),
             None => self.first.open(about, sealed),
