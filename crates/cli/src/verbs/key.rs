@@ -104,7 +104,7 @@ fn row(key: &KeyStatus) -> Vec<String> {
     let state = match (key.enabled, key.known_to.join(", ")) {
         (false, _) => "disabled".to_owned(),
         (true, known_to) if known_to.is_empty() => "enabled".to_owned(),
-        (true, known_to) => format!("enabled, known to {known_to}, which is gone: disable it"),
+        (true, known_to) => format!("enabled, known to {known_to} (gone): disable it"),
     };
     vec![key.id.clone(), key.name.clone(), key.owner.clone(), words::wall(key.created_ms), state]
 }

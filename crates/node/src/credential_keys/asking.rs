@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use skerry_base::{Instant, SiteId};
-use skerry_model::bucket::{CredentialDocument, CredentialKeyId};
+use skerry_base::{CredentialKeyId, Instant, SiteId};
+use skerry_model::bucket::CredentialDocument;
 
 use super::{Known, LOOK, TOGETHER, keep, known, pause, say};
 use crate::peers::message::{Request, Response};
@@ -111,20 +111,24 @@ struct Turn {
 }
 
 impl Asked {
-    /// Asks some of those that are linked; whether somebody told something. Who made what is missing comes first, and at once
-    /// when that is heard of, then who was never asked; who was cut off meanwhile is asked as soon as it is back.
+    /// Asks some of those that are linked; whether somebody told something. Who made what is missing comes first, then who was
+    /// never asked; all are asked soon when another key is heard of, and who was cut off as soon as it is back.
     async fn ask(&mut self, site: &Arc<Site>, missing: Vec<CredentialDocument>) -> bool {
-        for said in missing.iter().filter(|said| !self.missing.contains(&said.id())) {
-            self.sites.remove(&said.at);
+        let now = site.clock.now();
+        let ids: BTreeSet<_> = missing.iter().map(CredentialDocument::id).collect();
+        if !ids.is_subset(&self.missing) {
+            // Those that were asked longest ago stay the first.
+            let soon = |turn: &mut Turn| (turn.at, turn.pause) = (turn.at.min(now.after(AGAIN.0)), AGAIN.0);
+            self.sites.values_mut().for_each(soon);
         }
-        self.missing = missing.iter().map(CredentialDocument::id).collect();
+        self.missing = ids;
         if missing.is_empty() {
             self.sites.clear();
             return false;
         }
         let linked: BTreeSet<SiteId> = site.boxes.linked().into_iter().collect();
         self.sites.retain(|other, _| linked.contains(other));
-        let due = self.due(linked, &missing, site.clock.now());
+        let due = self.due(linked, &missing, now);
         let windows = missing.len().div_ceil(TOGETHER);
         let window = |asked: usize| missing.chunks(TOGETHER).nth(asked % windows).unwrap_or_default();
         let told = join_all(due.into_iter().map(|(other, asked)| take(site, other, window(asked)))).await;
@@ -160,7 +164,8 @@ async fn take(site: &Arc<Site>, other: SiteId, wanted: &[CredentialDocument]) ->
     let answer = site.peers.call(other, &request).await;
     // Away, or of a release before.
     let Ok(Response::CredentialKeys(told)) = answer.map(|answer| answer.response) else { return false };
-    let later = told.into_iter().filter_map(|key| {
+    // Each is looked for among those asked for: no more of them than there are.
+    let later = told.into_iter().take(wanted.len()).filter_map(|key| {
         let said = wanted.iter().find(|said| said.is_of(key.as_bytes()))?.clone();
         Some(LaterKey { key, said })
     });

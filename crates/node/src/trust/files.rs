@@ -55,14 +55,23 @@ pub fn read_secret(path: &Path) -> Result<String, TrustError> {
     read_text(path)
 }
 
+fn unwritten(path: &Path, error: &std::io::Error) -> TrustError {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            TrustError::Full(path.display().to_string())
+        }
+        _ => failed(path, error),
+    }
+}
+
 /// Replaces a text file.
 pub fn write_text(path: &Path, text: &str) -> Result<(), TrustError> {
-    replace(path, text, 0o644).map_err(|error| failed(path, error))
+    replace(path, text, 0o644).map_err(|error| unwritten(path, &error))
 }
 
 /// Replaces a secret text file.
 pub fn write_secret(path: &Path, text: &str) -> Result<(), TrustError> {
-    replace(path, text, 0o600).map_err(|error| failed(path, error))
+    replace(path, text, 0o600).map_err(|error| unwritten(path, &error))
 }
 
 fn replace(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {

@@ -74,6 +74,22 @@ fn keys_of_others_are_bounded_and_own_ones_find_room() {
     assert!(bytes < MOST * 4096, "as much as can be read again: {bytes}");
 }
 
+/// Fixture of version 1: what lies in the file must be read for ever.
+#[test]
+fn later_key_v1_fixture() {
+    let (key, gone) = (SealingKey::from_bytes([2; 32]), [SiteId([1; 16])].into());
+    let said = CredentialDocument::of(key.as_bytes(), &gone, (WallTime(300), SiteId([9; 16])), None);
+    let later = LaterKey { key, said: CredentialDocument { signature: vec![7].into(), ..said } };
+    let hex: String = codec::encode(&later).iter().map(|byte| format!("{byte:02x}")).collect();
+    let expected = concat!(
+        "010202020202020202020202020202020202020202020202020202020202020202be845f319931f9cd5cf6c56e38da82acbda12242666",
+        "8b7faa805464196f572000101010101010101010101010101010101dc45aa811e98fd5ecb9bae601435230bac0209090909090909090909",
+        "0909090909090107"
+    );
+    assert_eq!(hex, expected);
+    assert_eq!(codec::decode::<LaterKey>(&codec::encode(&later)).unwrap(), later);
+}
+
 #[test]
 fn a_damaged_file_is_named_with_what_to_do() {
     let (dir, trust) = trust();
