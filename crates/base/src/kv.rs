@@ -4,12 +4,15 @@
 //! the view. Neither knows the other. A [`Reducer`] is deterministic: replaying the journal over an older
 //! index gives the same index.
 
-use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 
 use crate::{BucketId, ChunkId};
+
+mod rows;
+
+pub use rows::Rows;
 
 /// The tables of a node's index. The number is stored: never reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,11 +102,14 @@ pub struct Reference {
     pub delta: i32,
 }
 
+/// What becomes of rows: the last write of a key wins, `None` deletes.
+pub type Writes = Rows<Option<Bytes>>;
+
 /// Changes that become visible together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Last write of a key wins. `None` deletes.
-    pub writes: BTreeMap<(Table, Vec<u8>), Option<Bytes>>,
+    /// What becomes of the tables.
+    pub writes: Writes,
     /// Reference counts to change.
     pub references: Vec<Reference>,
 }
@@ -111,12 +117,12 @@ pub struct Batch {
 impl Batch {
     /// Sets a key.
     pub fn put(&mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Bytes>) {
-        self.writes.insert((table, key.into()), Some(value.into()));
+        self.writes.insert(table, key.into(), Some(value.into()));
     }
 
     /// Removes a key.
     pub fn delete(&mut self, table: Table, key: impl Into<Vec<u8>>) {
-        self.writes.insert((table, key.into()), None);
+        self.writes.insert(table, key.into(), None);
     }
 
     /// Counts a reference up (+1) or down (-1).
@@ -164,10 +170,7 @@ impl<'a> Overlay<'a> {
 
 impl View for Overlay<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        if self.above.writes.is_empty() {
-            return self.below.get(table, key);
-        }
-        match self.above.writes.get(&(table, key.to_vec())) {
+        match self.above.writes.get(table, key) {
             Some(value) => Ok(value.clone()),
             None => self.below.get(table, key),
         }
@@ -180,18 +183,10 @@ impl View for Overlay<'_> {
         to: Bound<&[u8]>,
         visit: &mut Visit<'_>,
     ) -> Result<(), ViewError> {
-        let owned = |bound: Bound<&[u8]>, open: Bound<(Table, Vec<u8>)>| match bound {
-            Bound::Included(key) => Bound::Included((table, key.to_vec())),
-            Bound::Excluded(key) => Bound::Excluded((table, key.to_vec())),
-            Bound::Unbounded => open,
-        };
-        let first = owned(from, Bound::Included((table, Vec::new())));
-        let last = owned(to, Bound::Unbounded);
-        let in_table = |entry: &(&(Table, Vec<u8>), &Option<Bytes>)| entry.0.0 == table;
-        let mut above = self.above.writes.range((first, last)).take_while(in_table).peekable();
+        let mut above = self.above.writes.range(table, (from, to)).peekable();
         let mut stopped = false;
         self.below.scan(table, from, to, &mut |key, value| {
-            while let Some(((_, own), change)) = above.next_if(|((_, own), _)| own.as_slice() < key) {
+            while let Some((own, change)) = above.next_if(|(own, _)| *own < key) {
                 if let Some(own_value) = change
                     && visit(own, own_value).is_break()
                 {
@@ -199,7 +194,7 @@ impl View for Overlay<'_> {
                     return ControlFlow::Break(());
                 }
             }
-            let flow = match above.next_if(|((_, own), _)| own.as_slice() == key) {
+            let flow = match above.next_if(|(own, _)| *own == key) {
                 Some((_, Some(changed))) => visit(key, changed),
                 Some((_, None)) => ControlFlow::Continue(()),
                 None => visit(key, value),
@@ -207,7 +202,7 @@ impl View for Overlay<'_> {
             stopped = flow.is_break();
             flow
         })?;
-        for ((_, own), change) in above {
+        for (own, change) in above {
             let Some(value) = change else { continue };
             if stopped || visit(own, value).is_break() {
                 break;
@@ -219,28 +214,28 @@ impl View for Overlay<'_> {
 
 /// Tables in memory: the index of tests and of the simulator.
 #[derive(Debug, Clone, Default)]
-pub struct Tables(BTreeMap<(Table, Vec<u8>), Bytes>);
+pub struct Tables(Rows<Bytes>);
 
 impl Tables {
     /// Carries out the writes of a batch (not its references).
     pub fn apply(&mut self, batch: &Batch) {
-        for (key, change) in &batch.writes {
+        for (table, key, change) in batch.writes.iter() {
             match change {
-                Some(value) => self.0.insert(key.clone(), value.clone()),
-                None => self.0.remove(key),
-            };
+                Some(value) => self.0.insert(table, key.to_vec(), value.clone()),
+                None => self.0.remove(table, key),
+            }
         }
     }
 
     /// Everything in it, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Table, &[u8], &Bytes)> {
-        self.0.iter().map(|((table, key), value)| (*table, key.as_slice(), value))
+        self.0.iter()
     }
 }
 
 impl View for Tables {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        Ok(self.0.get(&(table, key.to_vec())).cloned())
+        Ok(self.0.get(table, key).cloned())
     }
 
     fn scan(
@@ -250,25 +245,8 @@ impl View for Tables {
         to: Bound<&[u8]>,
         visit: &mut Visit<'_>,
     ) -> Result<(), ViewError> {
-        let after = |key: &[u8]| match from {
-            Bound::Included(first) => key >= first,
-            Bound::Excluded(first) => key > first,
-            Bound::Unbounded => true,
-        };
-        let before = |key: &[u8]| match to {
-            Bound::Included(last) => key <= last,
-            Bound::Excluded(last) => key < last,
-            Bound::Unbounded => true,
-        };
-        let start = match from {
-            Bound::Included(key) | Bound::Excluded(key) => (table, key.to_vec()),
-            Bound::Unbounded => (table, Vec::new()),
-        };
-        for ((found, key), value) in self.0.range(start..) {
-            if *found != table || !before(key) {
-                break;
-            }
-            if after(key) && visit(key, value).is_break() {
+        for (key, value) in self.0.range(table, (from, to)) {
+            if visit(key, value).is_break() {
                 break;
             }
         }

@@ -294,18 +294,17 @@ pub(super) fn mark_any(
 fn touched(bucket: BucketId, batch: &Batch) -> BTreeMap<Origin, u64> {
     let mut touched: BTreeMap<Origin, u64> = BTreeMap::new();
     let from = |table, prefix: Vec<u8>| {
-        let start = prefix.clone();
-        let rows = batch.writes.range((table, start)..);
-        rows.take_while(move |((of, name), _)| *of == table && name.starts_with(&prefix))
+        let rows = batch.writes.range(table, (Bound::Included(&prefix), Bound::Unbounded));
+        rows.take_while(move |(name, _)| name.starts_with(&prefix))
     };
-    for ((_, name), value) in from(Table::Dots, keys::dots(bucket)) {
+    for (name, value) in from(Table::Dots, keys::dots(bucket)) {
         let Some(dot) = keys::split_dot(name) else { continue };
         let last = touched.entry(dot.origin).or_default();
         if value.is_some() {
             *last = (*last).max(dot.seq);
         }
     }
-    for ((_, name), _) in from(Table::Vectors, bucket.0.to_vec()) {
+    for (name, _) in from(Table::Vectors, bucket.0.to_vec()) {
         keys::split_origin(name).into_iter().for_each(|origin| {
             touched.entry(origin).or_default();
         });

@@ -54,7 +54,7 @@ fn apply(entry: Entry, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceEr
         Entry::UploadEnd { bucket, key, id } => parts::end(bucket, &key, id, view, batch),
         Entry::Part(part) => parts::put_part(&part, view, batch),
         Entry::Local { key, value } => {
-            batch.writes.insert((Table::Local, key.to_vec()), value);
+            batch.writes.insert(Table::Local, key.to_vec(), value);
             Ok(())
         }
         Entry::Progress { bucket, source, progress } => {
@@ -126,10 +126,10 @@ pub(super) fn drop_all(
         let mut next = Batch::default();
         let seen = Overlay::new(view, &sofar);
         State::load(&seen, bucket, &key)?.drop_records(&seen, &dots, &mut next)?;
-        sofar.writes.append(&mut next.writes);
+        sofar.writes.extend(next.writes);
         sofar.references.append(&mut next.references);
     }
-    batch.writes.append(&mut sofar.writes);
+    batch.writes.extend(sofar.writes);
     batch.references.append(&mut sofar.references);
     Ok(())
 }

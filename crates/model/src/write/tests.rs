@@ -120,7 +120,7 @@ fn seqs_are_dense_within_a_commit_group() {
         assert_eq!(record.context.get(node.origin), seq - 1);
         let mut batch = Batch::default();
         SpaceReducer.reduce(&Entry::Write(record).encode(), &view, &mut batch).unwrap();
-        group.writes.append(&mut batch.writes);
+        group.writes.extend(batch.writes);
     }
 }
 

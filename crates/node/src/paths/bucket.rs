@@ -382,7 +382,7 @@ impl Drafted {
         SpaceReducer
             .reduce(&next.encode(), &Overlay::new(view, &self.batch), &mut batch)
             .map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
-        self.batch.writes.append(&mut batch.writes);
+        self.batch.writes.extend(batch.writes);
         self.entries.push(entry(next));
         Ok(())
     }

@@ -51,7 +51,7 @@ pub(crate) fn laid_over(view: &dyn View, bucket: BucketId, seen: &[Record]) -> O
         SpaceReducer
             .reduce(&entry.encode(), &Overlay::new(view, &merged), &mut next)
             .map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
-        merged.writes.append(&mut next.writes);
+        merged.writes.extend(next.writes);
     }
     Ok((kept, merged))
 }

@@ -64,8 +64,8 @@ impl Index for Fjall {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batch = self.database.batch();
         let mut bytes = 0;
-        for ((table, key), value) in writes {
-            let key = prefixed(*table, key);
+        for (table, key, value) in writes.iter() {
+            let key = prefixed(table, key);
             bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
             match value {
                 Some(value) => batch.insert(&self.rows, key, value.as_ref()),

@@ -55,7 +55,7 @@ impl Kept {
 
     /// As if the files of the index were gone.
     pub(crate) fn lose(&self) {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.writes.lock().unwrap_or_else(PoisonError::into_inner) = Writes::default();
     }
 
     /// What the file system is said to have refused.
@@ -104,11 +104,11 @@ impl Index for KeptIndex {
 
     fn apply(&self, writes: &Writes, mark: u64) -> Result<(), StorageError> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        for (key, value) in writes {
+        for (table, key, value) in writes.iter() {
             match value {
-                Some(_) => now.insert(key.clone(), value.clone()),
-                None => now.remove(key),
-            };
+                Some(_) => now.insert(table, key.to_vec(), value.clone()),
+                None => now.remove(table, key),
+            }
         }
         self.mark.store(mark, Ordering::Release);
         self.memory.apply(writes, mark)

@@ -587,15 +587,15 @@ impl Index for Lsm {
         let seq = self.seqno.next();
         let tree = &self.shared.tree;
         self.shared.hot.begin();
-        for ((table, key), value) in writes {
-            let key = prefixed(*table, key);
-            if is_asked(*table) {
+        for (table, key, value) in writes.iter() {
+            let key = prefixed(table, key);
+            if is_asked(table) {
                 self.shared.hot.drop_row(&key);
             }
             gate.resident += resident(key.len(), value.as_ref().map_or(0, Bytes::len));
             match value {
                 Some(value) => {
-                    if is_listed(*table) {
+                    if is_listed(table) {
                         self.shared.gaps.put(&key);
                     }
                     tree.insert(key, value.as_ref(), seq)

@@ -45,8 +45,8 @@ impl Index for Memory {
         let oldest = self.shared.snapshots.oldest(|| last);
         let seq = last + 1;
         let mut keys = self.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
-        for ((table, key), value) in writes {
-            let key = prefixed(*table, key);
+        for (table, key, value) in writes.iter() {
+            let key = prefixed(table, key);
             let versions = keys.entry(key.clone()).or_default();
             // Of its own length: rows are written in buffers with room to spare.
             versions.push((seq, value.as_deref().map(Bytes::copy_from_slice)));

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use rows::{Held, Part, Rows};
+pub(crate) use skerry_base::kv::Writes;
 use skerry_base::kv::{Table, View};
 
 use crate::{Engine, Settings, StorageError};
@@ -34,9 +34,6 @@ pub(crate) const FOLDER: &str = "index";
 pub(crate) const ASIDE: &str = "index-aside";
 /// Where one is moved that was given up while another lies there that may know more: the last such one.
 pub(crate) const ASIDE_LATER: &str = "index-aside-later";
-
-/// Changes of one group: last write of a key wins, `None` deletes.
-pub(crate) type Writes = BTreeMap<(Table, Vec<u8>), Option<Bytes>>;
 
 /// A consistent reading that lives as long as it is held.
 pub(crate) type Reading = Arc<dyn View + Send + Sync>;

@@ -61,8 +61,8 @@ impl Redb {
         transaction.set_durability(durability).map_err(failed)?;
         {
             let mut rows = transaction.open_table(ROWS).map_err(failed)?;
-            for ((table, key), value) in writes {
-                let key = prefixed(*table, key);
+            for (table, key, value) in writes.iter() {
+                let key = prefixed(table, key);
                 match value {
                     Some(value) => rows.insert(key.as_slice(), value.as_ref()).map_err(failed)?,
                     None => rows.remove(key.as_slice()).map_err(failed)?,
@@ -88,7 +88,7 @@ impl Index for Redb {
         self.commit(writes, Durability::None)?;
         let bytes = writes
             .iter()
-            .map(|((_, key), value)| key.len() + value.as_ref().map_or(0, Bytes::len))
+            .map(|(_, key, value)| key.len() + value.as_ref().map_or(0, Bytes::len))
             .sum::<usize>();
         self.pending.fetch_add(bytes as u64, Ordering::Relaxed);
         self.mark.store(mark, Ordering::Release);
@@ -98,7 +98,7 @@ impl Index for Redb {
     fn checkpoint(&self, _secure: Secure<'_>) -> Result<(), StorageError> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mark = self.mark.load(Ordering::Acquire);
-        self.commit(&Writes::new(), Durability::Immediate)?;
+        self.commit(&Writes::default(), Durability::Immediate)?;
         self.pending.store(0, Ordering::Relaxed);
         self.durable.store(mark, Ordering::Release);
         Ok(())

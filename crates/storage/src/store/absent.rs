@@ -110,11 +110,11 @@ impl Written {
 
     /// These are about to be in the index.
     pub(super) fn note(&mut self, writes: &Writes) {
-        for ((table, key), value) in writes {
+        for (table, key, value) in writes.iter() {
             match table {
                 _ if value.is_none() => {}
                 Table::Dots => self.note_dot(key),
-                table if is_filtered(*table) => self.filter.note(hash(*table, key)),
+                table if is_filtered(table) => self.filter.note(hash(table, key)),
                 _ => {}
             }
         }

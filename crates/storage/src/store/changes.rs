@@ -133,7 +133,6 @@ impl<'a> Changes<'a> {
 
     /// Takes in what [`Changes::reduce`] answered.
     pub(crate) fn absorb(&mut self, mine: Batch) -> Result<(), StorageError> {
-        // Not `append`, which rebuilds the whole map.
         self.batch.writes.extend(mine.writes);
         for reference in mine.references {
             self.refer((reference.domain, reference.chunk), i64::from(reference.delta))?;
