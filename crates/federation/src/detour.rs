@@ -4,10 +4,12 @@
 //! after seconds, and a link by way of others ([`crate::circuits`]) is looked for after that; a reader need not wait so long
 //! where a third site has a link with both. Whoever is asked and silent for [`PATIENCE`], or four round trips, is asked
 //! whether it is there; if nothing comes for as long again, the next is asked beside it, and where there is no link, at once.
-//! First the holder, then sites that are linked here directly, nearest first. The first who gives it ends it. Pure: whoever
+//! First the holder, then sites that are linked here directly, nearest first. The first who gives it ends it. Who fetches it for
+//! another may be stuck though it talks (its memory is full, its own holder hangs): it is waited for alone only as long as something
+//! of the chunk comes, and the holder itself is asked beside it as soon as anything comes from that again. Pure: whoever
 //! asks says what came and who gave up; the time is an argument.
 //!
-//! Invariants: as long as anything comes over the link of who is asked nobody else is; each is asked once in [`ROUND`],
+//! Invariants: as long as anything comes over the link of the holder nobody else is asked; each is asked once in [`ROUND`],
 //! and at most [`TRIES`] in between; links that are paid for are taken only where there is no other way; of all chunks that are asked for
 //! over a silent link one looks for a way round it, for what comes twice takes the room of what is waited for; what was
 //! found out about a link is believed for [`TRUSTED`], and only until something comes over it.
@@ -27,6 +29,9 @@ pub const PATIENCE_MAX: Duration = Duration::from_secs(4);
 pub const TRIES: usize = 4;
 /// Whoever refused is asked again after this time, as long as the holder may still answer: a link may have come meanwhile.
 pub const ROUND: Duration = Duration::from_secs(2);
+/// Who fetches a chunk for another and gives nothing of it for so long is not waited for alone any more: longer than it answers
+/// how far it is, and than a disk takes that hangs for a moment.
+pub const FETCHES: Duration = Duration::from_secs(10);
 /// How long it is believed that there is a way round: about as long as TCP takes to end the link.
 pub const TRUSTED: Duration = Duration::from_secs(10);
 
@@ -61,6 +66,8 @@ struct Asked {
     patience: Duration,
     /// When something came over its link last, or it was asked.
     since: Instant,
+    /// When something of the chunk came from it last, or it was asked.
+    gave: Instant,
     is_pinged: bool,
 }
 
@@ -78,6 +85,10 @@ pub struct Detour {
     is_probed: bool,
     /// When those who refused are asked again.
     round: Option<Instant>,
+    /// When the holder was asked itself last.
+    asked_holder: Option<Instant>,
+    /// Something came from the holder while it was not being asked.
+    is_back: bool,
 }
 
 impl Detour {
@@ -92,6 +103,8 @@ impl Detour {
             last: None,
             is_probed: false,
             round: None,
+            asked_holder: None,
+            is_back: false,
         }
     }
 
@@ -112,6 +125,14 @@ impl Detour {
         if let Some(last) = self.last.as_mut().filter(|last| last.site == from) {
             (last.since, last.is_pinged) = (now, false);
         }
+        self.is_back |= from == self.holder.site && !self.pending.contains(&from);
+    }
+
+    /// Something of the chunk came from a site, or that one has come further with it.
+    pub fn gave(&mut self, from: SiteId, now: Instant) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.site == from) {
+            last.gave = now;
+        }
     }
 
     /// A site that was asked has no link, or no chunk.
@@ -122,6 +143,9 @@ impl Detour {
 
     /// What is to be done now. `near` are the sites that are linked here directly, asked for where it matters who they are.
     pub fn step(&mut self, near: impl FnOnce() -> Vec<Near>, now: Instant) -> Next {
+        if self.asks_holder_again(now) {
+            return self.ask(self.holder, now);
+        }
         if let Some(next) = self.waits(now) {
             return next;
         }
@@ -130,17 +154,27 @@ impl Detour {
             return Next::Ping(self.holder.site);
         }
         match self.candidate(near) {
-            Some(next) => {
-                let patience = next.rtt.unwrap_or_default() * 4;
-                let patience = patience.clamp(PATIENCE, PATIENCE_MAX);
-                self.asked.insert(next.site);
-                self.pending.insert(next.site);
-                self.last = Some(Asked { site: next.site, patience, since: now, is_pinged: false });
-                Next::Ask(next.site)
-            }
+            Some(next) => self.ask(next, now),
             None if self.pending.is_empty() => Next::Over,
             None => self.another_round(now),
         }
+    }
+
+    fn ask(&mut self, next: Near, now: Instant) -> Next {
+        let patience = (next.rtt.unwrap_or_default() * 4).clamp(PATIENCE, PATIENCE_MAX);
+        self.asked.insert(next.site);
+        self.pending.insert(next.site);
+        if next.site == self.holder.site {
+            (self.asked_holder, self.is_back) = (Some(now), false);
+        }
+        self.last = Some(Asked { site: next.site, patience, since: now, gave: now, is_pinged: false });
+        Next::Ask(next.site)
+    }
+
+    /// Whether the holder is to be asked beside who fetches the chunk: it can be heard, and was not asked a moment ago.
+    fn asks_holder_again(&self, now: Instant) -> bool {
+        let rested = self.asked_holder.is_none_or(|asked| asked.after(ROUND) <= now);
+        self.is_back && rested && !self.asked.is_empty() && !self.pending.contains(&self.holder.site)
     }
 
     /// Nobody is left to ask, and the holder may still answer: whoever refused is asked again after a while.
@@ -158,7 +192,11 @@ impl Detour {
 
     /// What whoever was asked last is waited for with; none if it is not any more.
     fn waits(&mut self, now: Instant) -> Option<Next> {
+        let is_itself = self.pending.contains(&self.holder.site);
         let last = self.last.as_mut()?;
+        if last.site != self.holder.site && now >= last.gave.after(FETCHES) {
+            return None;
+        }
         let (ping, over) = (last.since.after(last.patience), last.since.after(last.patience * 2));
         if !last.is_pinged && now >= ping {
             // Late itself, it has not waited for an answer yet.
@@ -167,7 +205,9 @@ impl Detour {
             return Some(Next::Ping(last.site));
         }
         let until = if last.is_pinged { over } else { ping };
-        (now < until).then_some(Next::Rest(Some(until)))
+        // Whether the holder is back is looked for meanwhile.
+        let look = if is_itself { until } else { until.min(now.after(PATIENCE / 4)) };
+        (now < until).then_some(Next::Rest(Some(look)))
     }
 
     /// Who is asked next.

@@ -47,22 +47,27 @@ pub enum Mistake {
     Forgetful,
     /// Who fetches for another waits as long as the link stands.
     Patient,
+    /// Nobody tells the machine that the holder is back.
+    Faithful,
 }
 
 /// All of them.
-pub const MISTAKES: [Mistake; 6] = [
+pub const MISTAKES: [Mistake; 7] = [
     Mistake::NoPing,
     Mistake::NearestOnly,
     Mistake::Deaf,
     Mistake::Hanging,
     Mistake::Forgetful,
     Mistake::Patient,
+    Mistake::Faithful,
 ];
 
 #[derive(Debug)]
 struct Site {
     up: bool,
     willing: bool,
+    /// What it is to fetch for others it never comes to, though it talks.
+    stuck: bool,
     /// Its disk takes so long.
     disk: Duration,
     detours: Detours,
@@ -97,6 +102,12 @@ struct Fetch {
     asked: BTreeSet<usize>,
     /// The holder was asked and may still answer.
     waits: bool,
+    /// Words that had come from the holder when that was looked at last.
+    seen_of_holder: u64,
+    /// Sites that were stuck at some time meanwhile.
+    stuck: BTreeSet<usize>,
+    /// Since when the link with the holder is good, as far as it was looked at.
+    straight_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -162,6 +173,7 @@ impl World {
         let site = |_| Site {
             up: true,
             willing: true,
+            stuck: false,
             disk: millis(5),
             detours: Detours::default(),
             came: BTreeMap::new(),
@@ -254,6 +266,9 @@ impl World {
             good,
             asked,
             waits: false,
+            seen_of_holder: self.came(site, holder),
+            stuck: (0..self.sites.len()).filter(|other| self.sites[*other].stuck).collect(),
+            straight_since: None,
         };
         self.numbers += 1;
         self.fetches.insert(self.numbers, fetch);
@@ -306,6 +321,7 @@ impl World {
             return self.sites[site].detours.looked(id(holder), number_of);
         }
         self.listen(&mut fetch);
+        self.note_straight(&mut fetch);
         if let Some(known) = self.known(site, holder).filter(|_| is_reader) {
             fetch.detour.tell(known);
         }
@@ -345,6 +361,13 @@ impl World {
             fetch.detour.heard(last, self.queue.now());
         }
         fetch.seen = came;
+        let of_holder = self.came(fetch.site, fetch.holder);
+        if of_holder > fetch.seen_of_holder
+            && ![Some(Mistake::Deaf), Some(Mistake::Faithful)].contains(&self.mistake)
+        {
+            fetch.detour.heard(id(fetch.holder), self.queue.now());
+        }
+        fetch.seen_of_holder = of_holder;
     }
 
     fn ask(&mut self, number_of: u64, fetch: &mut Fetch, other: usize) {
@@ -377,6 +400,7 @@ impl World {
                 let disk = self.sites[to].disk;
                 self.after(disk, Event::Disk { holder: to, asker: from, fetch });
             }
+            Word::Ask(_, Some(_)) if self.sites[to].stuck => {}
             Word::Ask(fetch, Some(holder)) => {
                 if self.sites[to].willing && self.linked(to, holder) {
                     self.fetch((to, holder), Whom::Other(from, fetch));

@@ -22,6 +22,7 @@ fn what_a_third_site_can_fetch_comes_within_seconds() {
             "one-way cuts",
             "operators who want nothing carried",
             "pings",
+            "sites that are stuck",
             "slow disks",
         ],
     );
@@ -40,6 +41,7 @@ fn every_mistake_is_found() {
             Mistake::NearestOnly => "reached",
             Mistake::Hanging | Mistake::Patient => "soon",
             Mistake::Forgetful => "again",
+            Mistake::Faithful => "back",
         };
         let found = |seed| run(seed, Some(mistake)).violations.into_iter().map(|(checker, _)| checker);
         let caught: BTreeSet<_> = (0..30).flat_map(found).collect();

@@ -1,4 +1,5 @@
-//! What strikes: packets that vanish in one direction or both, slow disks, crashes, operators who want nothing carried.
+//! What strikes: packets that vanish in one direction or both, slow disks, crashes, operators who want nothing carried, sites
+//! that take questions of others and get nowhere with them.
 
 use skerry_scenario::clock::{millis, seconds};
 
@@ -11,6 +12,7 @@ pub(super) enum Mend {
     Open(Line),
     Fast(usize),
     Willing(usize),
+    Free(usize),
     Start(usize),
 }
 
@@ -20,7 +22,7 @@ impl World {
         let count = self.sites.len() as u64;
         let site = self.draw.below(count) as usize;
         let other = (site + 1 + self.draw.below(count - 1) as usize) % self.sites.len();
-        match self.draw.below(12) {
+        match self.draw.below(14) {
             0..4 => {
                 self.count("cuts");
                 self.block((site, other));
@@ -41,6 +43,11 @@ impl World {
                 self.sites[site].willing = false;
                 self.unwilling(site);
                 self.plan(seconds(1)..=seconds(60), Event::Mend(Mend::Willing(site)));
+            }
+            11..13 => {
+                self.count("sites that are stuck");
+                self.stuck(site);
+                self.plan(seconds(1)..=seconds(60), Event::Mend(Mend::Free(site)));
             }
             _ if self.sites[site].up => {
                 self.count("crashes");
@@ -66,6 +73,7 @@ impl World {
             }
             Mend::Fast(site) => self.sites[site].disk = millis(5),
             Mend::Willing(site) => self.sites[site].willing = true,
+            Mend::Free(site) => self.sites[site].stuck = false,
             Mend::Start(site) => {
                 (self.sites[site].up, self.sites[site].detours) = (true, Detours::default());
             }

@@ -2,12 +2,13 @@
 //!
 //! `reached`: a chunk is given where, all the time, its holder could be asked, or a willing site with a link to both. `soon`:
 //! it takes no longer then than those who are silent are waited for, each once. `straight`: whose link was good all the time
-//! is not gone round, however slow its disk. `again`: what was found out for one chunk is used for the next.
+//! is not gone round, however slow its disk. `again`: what was found out for one chunk is used for the next. `back`: whose link is
+//! good again gives it, whoever else was asked meanwhile.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use skerry_federation::detour::{PATIENCE, PATIENCE_MAX};
+use skerry_federation::detour::{FETCHES, PATIENCE, PATIENCE_MAX, ROUND};
 
 use super::links::DEAD;
 use super::{Fetch, Whom, World, id, pair};
@@ -48,6 +49,7 @@ impl World {
             *relay != site
                 && *relay != holder
                 && self.sites[*relay].willing
+                && !self.sites[*relay].stuck
                 && self.is_good(site, *relay)
                 && self.is_good(*relay, holder)
         };
@@ -64,6 +66,15 @@ impl World {
             let (site, holder) = (fetch.site, fetch.holder);
             fetch.good.direct &= pair(site, holder) != ends;
             fetch.good.relays.retain(|relay| pair(site, *relay) != ends && pair(*relay, holder) != ends);
+        }
+    }
+
+    /// A site that is asked from now on, or was, gets nowhere.
+    pub(super) fn stuck(&mut self, site: usize) {
+        self.sites[site].stuck = true;
+        self.unwilling(site);
+        for fetch in self.fetches.values_mut() {
+            fetch.stuck.insert(site);
         }
     }
 
@@ -97,7 +108,8 @@ impl World {
         // Its link here is silent, or it finds that the other one is; something may come just before.
         let detour = |relay| {
             let (near, far) = (self.rtt(site, relay), self.rtt(relay, holder));
-            waited(near).max(waited(far)) + PATIENCE + (near + far) * 2
+            let stuck = if fetch.stuck.contains(&relay) { FETCHES } else { Duration::ZERO };
+            waited(near).max(waited(far)) + PATIENCE + (near + far) * 2 + stuck
         };
         // Whoever broke off may have waited for the disk until then.
         let disks = fetch.disk * self.sites.len() as u32;
@@ -109,7 +121,29 @@ impl World {
         disks + waited(direct) * 2 + direct * 2 + ways * looks + noise
     }
 
+    /// Looks since when the link with the holder is good.
+    pub(super) fn note_straight(&self, fetch: &mut Fetch) {
+        let since = fetch.straight_since.unwrap_or(self.queue.now());
+        fetch.straight_since = self.is_good(fetch.site, fetch.holder).then_some(since);
+    }
+
+    /// Whether it is not given though its holder could have for long.
+    fn judge_back(&mut self, fetch: &Fetch) {
+        let (site, holder, now) = (fetch.site, fetch.holder, self.queue.now());
+        let Some(since) = fetch.straight_since.filter(|_| self.is_good(site, holder)) else { return };
+        // It is asked again after a round; what was said over a link that is good has arrived.
+        let most = ROUND + fetch.disk * 2 + waited(self.rtt(site, holder)) * 2;
+        if now.since(since) > most && matches!(fetch.whom, Whom::Reader(_)) {
+            let took = now.since(since);
+            self.violated(
+                "back",
+                format!("{site} waits for a chunk of {holder}, whose link is good for {took:?}"),
+            );
+        }
+    }
+
     pub(super) fn judge_time(&mut self, fetch: &Fetch) {
+        self.judge_back(fetch);
         let (took, most) = (self.queue.now().since(fetch.begun), self.most(fetch));
         let good = fetch.good.direct || !fetch.good.relays.is_empty();
         if good && took > most && matches!(fetch.whom, Whom::Reader(_)) {
