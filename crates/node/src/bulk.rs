@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_gateway::service::{Bound, ErrorKind, Outcome, Reason, ServiceError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// What memory is counted in.
 const UNIT: usize = 64 << 10;
@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Bulk {
     bytes: usize,
     room: Arc<Semaphore>,
+    /// How many wait for room.
+    waiting: Arc<watch::Sender<usize>>,
     /// What who finds no room is told.
     reason: Reason,
 }
@@ -33,7 +35,8 @@ impl Bulk {
     /// Room for so many bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         let units = bytes / UNIT;
-        Self { bytes: units * UNIT, room: Arc::new(Semaphore::new(units)), reason: Reason::Payload }
+        let (room, waiting) = (Arc::new(Semaphore::new(units)), Arc::new(watch::Sender::new(0)));
+        Self { bytes: units * UNIT, room, waiting, reason: Reason::Payload }
     }
 
     /// The same with a reason of its own for who finds no room.
@@ -75,10 +78,28 @@ impl Bulk {
     /// The same, however long it takes: for what nobody waits for on the other end of a connection.
     pub(crate) async fn wait(&self, bytes: usize) -> Outcome<Grant> {
         // A small machine has no room for a large chunk: then it has all of it.
-        let wanted = units(bytes.min(self.bytes)).max(1);
-        let permit = self.room.clone().acquire_many_owned(wanted).await;
-        let closed = |_| ServiceError::new(ErrorKind::Internal, "the room for payload was closed");
-        permit.map(Grant).map_err(closed)
+        let permit = self.acquire(units(bytes.min(self.bytes)).max(1)).await;
+        let closed = || ServiceError::new(ErrorKind::Internal, "the room for payload was closed");
+        permit.map(Grant).ok_or_else(closed)
+    }
+
+    /// The same for so long; none if there is no room by then.
+    pub(crate) async fn wait_for(&self, bytes: usize, most: Duration) -> Option<Outcome<Grant>> {
+        tokio::time::timeout(most, self.wait(bytes)).await.ok()
+    }
+
+    /// Returns once somebody waits for room.
+    pub(crate) async fn wanted(&self) {
+        // Whoever asks has the sender.
+        self.waiting.subscribe().wait_for(|waiting| *waiting > 0).await.ok();
+    }
+
+    async fn acquire(&self, units: u32) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = self.room.clone().try_acquire_many_owned(units) {
+            return Some(permit);
+        }
+        let _waits = Waits::among(&self.waiting);
+        self.room.clone().acquire_many_owned(units).await.ok()
     }
 
     /// The same as long as it leaves half of the room to others: for who can go on in small pieces.
@@ -88,11 +109,26 @@ impl Bulk {
 
     /// Room for some bytes, in order of asking.
     pub(crate) async fn take(&self, bytes: usize) -> Outcome<Grant> {
-        let wanted = self.room.clone().acquire_many_owned(units(bytes));
-        match tokio::time::timeout(PATIENCE, wanted).await {
-            Ok(Ok(permit)) => Ok(Grant(permit)),
+        match tokio::time::timeout(PATIENCE, self.acquire(units(bytes))).await {
+            Ok(Some(permit)) => Ok(Grant(permit)),
             _ => Err(ServiceError::full(self.reason, "too many large bodies are on their way; try again")),
         }
+    }
+}
+
+/// One of those that wait, until it is dropped.
+struct Waits<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Waits<'a> {
+    fn among(waiting: &'a watch::Sender<usize>) -> Self {
+        waiting.send_modify(|waiting| *waiting += 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
     }
 }
 
@@ -146,6 +182,21 @@ mod tests {
         assert!(bulk.try_take_of_half(1).is_none());
         drop(first);
         assert!(bulk.try_take_of_half(UNIT).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_known_that_somebody_waits() {
+        let bulk = Bulk::new(UNIT);
+        let held = bulk.wait(UNIT).await.unwrap();
+        let nobody = tokio::time::timeout(Duration::from_secs(9), bulk.wanted()).await;
+        assert!(nobody.is_err(), "who has room waits for none");
+        let (other, wanted) = (bulk.clone(), bulk.clone());
+        let waits = tokio::spawn(async move { other.wait_for(1, Duration::from_secs(5)).await.is_none() });
+        wanted.wanted().await;
+        assert!(waits.await.unwrap());
+        assert!(tokio::time::timeout(Duration::from_secs(9), bulk.wanted()).await.is_err(), "it gave up");
+        drop(held);
+        assert!(bulk.wait_for(1, Duration::ZERO).await.unwrap().is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,6 +28,7 @@ use super::{Event, Nodes, catch_up, gaps, holding, holds, leases, lock, seat_of}
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
 use crate::peers::message::Hold;
+use crate::peers::serve::ended;
 use crate::site::{Site, entry};
 
 /// How long the other end may take for a word: longer than it is listened to anyway.
@@ -155,9 +156,18 @@ async fn answer(site: &Arc<Site>, node: NodeId, ask: Ask, mut stream: Stream) ->
     let Some((_, from)) = seat_of(site, node).filter(|_| site.nodes.are_several()) else {
         return Err(PeerError::Senseless("a question of a node of another site"));
     };
-    let _permit = site.nodes.asked.clone().acquire_owned().await.ok();
+    // Whoever asked has gone before its turn came where this node is slow: others are asking now.
+    let _permit = tokio::select! {
+        permit = site.nodes.asked.clone().acquire_owned() => permit.ok(),
+        ended = ended(&mut stream) => return ended,
+    };
     let is_hold = matches!(ask, Ask::Hold { .. } | Ask::Have { .. });
     let told = match ask {
+        // Ahead of its epoch a body may be large, and whoever gave up on it would ask anew beside it: what came stays here.
+        Ask::Hold { epoch: None, is_bound, hold } => tokio::select! {
+            told = holding::hold(site, from, (None, is_bound), hold) => told,
+            ended = ended(&mut stream) => return ended,
+        },
         Ask::Hold { epoch, is_bound, hold } => holding::hold(site, from, (epoch, is_bound), hold).await,
         Ask::Have { epoch, bucket, records } => holding::have(site, (from, epoch), bucket, records).await,
         Ask::Holdings { epoch, after, all } => catch_up::answer(site, epoch, after, all).await,

@@ -3,7 +3,8 @@
 //! Before: `scope.rs` and `through.rs`, which must answer within seconds, however slow the link is that a chunk comes over. After:
 //! `source.rs` and `peers`, which fetch it. Invariants: what is on its way goes on when the question that began it was answered,
 //! and the next one takes it over; one fetch at a time for each chunk; what came waits in memory for the next
-//! question, with its room, for a minute (`Waits::next`), and then goes.
+//! question, with its room, for a minute (`Waits::next`), or a moment where others wait for that room, and then goes: who
+//! asked may have gone for good, and a site would hold nothing for anybody meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,11 @@ use skerry_base::{BucketId, ChunkId};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use tokio::sync::watch;
 
+use crate::bulk::Bulk;
 use crate::site::Site;
+
+/// How long what came waits for the next question though somebody wants its room: who still waits asks again at once.
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// Which chunk of whose bucket.
 type Key = (BucketId, ChunkId);
@@ -36,11 +41,11 @@ impl Hands {
         site: &Arc<Site>,
         key: Key,
         within: Duration,
-        fetch: impl Future<Output = Outcome<Option<Bytes>>> + Send + 'static,
+        (fetch, room): (impl Future<Output = Outcome<Option<Bytes>>> + Send + 'static, &Bulk),
     ) -> Option<Outcome<Option<Bytes>>> {
         let mut ending = {
             let mut hands = site.hands.lock();
-            hands.entry(key).or_insert_with(|| begin(site, key, fetch)).clone()
+            hands.entry(key).or_insert_with(|| begin(site, key, (fetch, room.clone()))).clone()
         };
         let ended = tokio::time::timeout(within, ending.wait_for(Option::is_some)).await;
         let ended = match ended {
@@ -57,7 +62,7 @@ impl Hands {
 fn begin(
     site: &Arc<Site>,
     key: Key,
-    fetch: impl Future<Output = Outcome<Option<Bytes>>> + Send + 'static,
+    (fetch, room): (impl Future<Output = Outcome<Option<Bytes>>> + Send + 'static, Bulk),
 ) -> watch::Receiver<Ending> {
     let (tell, ending) = watch::channel(None);
     let next = site.peers.waits().next;
@@ -68,8 +73,18 @@ fn begin(
         let is_there = matches!(ended, Ok(Some(_)));
         tell.send_replace(Some(ended));
         if is_there {
+            let wanted = async {
+                tokio::time::timeout(MOMENT, std::future::pending::<()>()).await.ok();
+                room.wanted().await;
+            };
             // Until somebody took it.
-            tokio::time::timeout(next, tell.closed()).await.ok();
+            let unasked = async {
+                tokio::select! {
+                    () = tell.closed() => {}
+                    () = wanted => {}
+                }
+            };
+            tokio::time::timeout(next, unasked).await.ok();
         }
         // Else the next question finds how it ended long ago. Who waits has heard it.
         let Some(site) = site.upgrade() else { return };

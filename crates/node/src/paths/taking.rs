@@ -201,9 +201,11 @@ impl Taking {
     /// A chunk that was sent along, or from who has it; none if it has not come within the turn.
     async fn bytes_of(&mut self, chunk: ChunkRef) -> Outcome<Option<Bytes>> {
         if let Some(bytes) = self.sent.next().filter(|bytes| ChunkId::of(bytes) == chunk.id) {
-            // Many sites may have many versions held here at once; clients do not wait for them.
-            let room = bytes.len().min(self.site.holding.bytes());
-            return Ok(Some(self.site.holding.take(room).await?.attach(bytes)));
+            // Many sites may have many versions held here at once; clients do not wait for them. Whoever asks does not wait longer
+            // than for a turn: one that has gone meanwhile would keep a place among the questions, and its body in memory.
+            let left = self.turn.saturating_sub(self.worked());
+            let room = self.site.holding.wait_for(bytes.len(), left).await;
+            return room.map(|room| Ok(room?.attach(bytes))).transpose();
         }
         let worked = self.worked();
         self.came |= matches!(self.site.store.has_chunk(self.bucket.id, chunk.id), Ok(false));
@@ -258,7 +260,7 @@ async fn fetched(
         Ok(Some(room.attach(bytes)))
     };
     let gone = || refusal::unreachable("the payload is gone where it was fetched from");
-    let came = Hands::fetched(site, (domain, chunk.id), within, fetch).await?;
+    let came = Hands::fetched(site, (domain, chunk.id), within, (fetch, chunks.room())).await?;
     Some(came.and_then(|bytes| bytes.ok_or_else(gone)))
 }
 

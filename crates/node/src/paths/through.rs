@@ -53,7 +53,8 @@ pub(crate) async fn rest(
         Err(error) => return told(Err(error), from),
     };
     let turn = site.peers.waits().turn;
-    match Hands::fetched(site, (domain, chunk.id), turn, fetch).await {
+    // It is kept on the disk, too.
+    match Hands::fetched(site, (domain, chunk.id), turn, (fetch, &site.holding)).await {
         Some(chunk) => told(chunk, from),
         None => (Response::Holding(site.peers.has_of(domain, chunk.id)), Vec::new()),
     }

@@ -6,7 +6,7 @@
 //! which part of it.
 
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -59,7 +59,8 @@ impl Peers {
     ) -> Option<Bytes> {
         let course = self.course(holder).filter(|course| course.hops > 0)?;
         let relay = self.roster.site(course.via?)?;
-        match self.come(errand, relay, (domain, chunk), Some((holder, course.hops - 1))).await {
+        let way = Some((holder, course.hops - 1));
+        match self.come(errand, relay, (domain, chunk), (way, &AtomicU64::new(0))).await {
             Ok(bytes) => bytes,
             Err(error) => {
                 tracing::debug!(relay = self.roster.name(relay), %error, "did not fetch a chunk for this site");
@@ -68,13 +69,14 @@ impl Peers {
         }
     }
 
-    /// A chunk of `site`, verified by its name, or by way of it; none if it is not there.
+    /// A chunk of `site`, verified by its name, or by way of it; none if it is not there. `signs`: counts up whenever something of it
+    /// comes, or whoever fetches it says that it has more.
     pub(super) async fn come(
         &self,
         errand: Errand,
         site: SiteId,
         (domain, chunk): (BucketId, &ChunkRef),
-        way: Way,
+        (way, signs): (Way, &AtomicU64),
     ) -> Result<Option<Bytes>, PeerError> {
         if chunk.stored as usize > 2 * CHUNK_BYTES {
             return Err(PeerError::Senseless("a chunk longer than chunks are"));
@@ -95,7 +97,7 @@ impl Peers {
                 Some((holder, most)) => Request::Through(Through { holder, domain, chunk: *chunk, most }),
                 None => Request::Chunk { domain, chunk: chunk.id },
             };
-            if !self.rest((errand.class, site), &request, &mut part, &pass).await? {
+            if !self.rest((errand.class, site), &request, &mut part, (&pass, signs)).await? {
                 return Ok(None);
             }
             match part.whole() {
@@ -113,12 +115,12 @@ impl Peers {
         (class, site): (Class, SiteId),
         request: &Request,
         part: &mut Part,
-        pass: &Pass,
+        (pass, signs): (&Pass, &AtomicU64),
     ) -> Result<bool, PeerError> {
-        let mut answer = self.answer_or_wait(class, site, request).await?;
+        let mut answer = self.answer_or_wait(class, site, request, signs).await?;
         match answer.response {
             Response::Chunk(length) if length as usize == part.left() => {
-                self.take_in(&mut answer, part, pass).await?;
+                self.take_in(&mut answer, part, (pass, signs)).await?;
                 self.keep_stream(answer);
                 Ok(true)
             }
@@ -134,13 +136,16 @@ impl Peers {
         class: Class,
         site: SiteId,
         request: &Request,
+        signs: &AtomicU64,
     ) -> Result<Answer, PeerError> {
         let mut progress = Progress::new(self.clock.now());
         loop {
             let answer = self.call_as(class, site, request).await?;
             let Response::Holding(bytes) = answer.response else { return Ok(answer) };
             let now = self.clock.now();
-            if !progress.note(bytes, now) {
+            if progress.note(bytes, now) {
+                signs.fetch_add(u64::from(bytes > 0), Ordering::Relaxed);
+            } else {
                 if progress.rests(now) >= self.waits().stall {
                     return Err(PeerError::Silent);
                 }
@@ -150,7 +155,12 @@ impl Peers {
     }
 
     /// Reads the rest of a chunk. Only silence ends it, and a stream that breaks.
-    async fn take_in(&self, answer: &mut Answer, part: &mut Part, pass: &Pass) -> Result<(), PeerError> {
+    async fn take_in(
+        &self,
+        answer: &mut Answer,
+        part: &mut Part,
+        (pass, signs): (&Pass, &AtomicU64),
+    ) -> Result<(), PeerError> {
         let stall = self.waits().stall;
         while part.left() > 0 {
             let read = tokio::time::timeout(stall, part.read(&mut answer.stream));
@@ -159,6 +169,7 @@ impl Peers {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "ended within a chunk").into());
             }
             pass.came(bytes);
+            signs.fetch_add(1, Ordering::Relaxed);
             self.received(answer.node, Kind::Payload, bytes);
         }
         Ok(())
@@ -178,7 +189,7 @@ impl Peers {
         }
         let mut part = Parts::begin(&self.parts, (domain, id), length);
         let pass = self.flows.begun(answer.node, errand, u64::from(length));
-        self.take_in(answer, &mut part, &pass).await?;
+        self.take_in(answer, &mut part, (&pass, &AtomicU64::new(0))).await?;
         part.whole().ok_or(PeerError::Senseless("a chunk that is not what its name says"))
     }
 

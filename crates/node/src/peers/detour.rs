@@ -6,7 +6,8 @@
 //! what the holder itself says counts, be it no; nobody is sought of whom nobody has heard.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,8 +65,10 @@ struct Search<'a> {
     /// Of all that wait for the holder, which this is.
     who: u64,
     machine: Detour,
-    /// Bytes that had come from whoever was asked last.
-    seen: u64,
+    /// Bytes that had come from whoever was asked last, and from the holder.
+    seen: [u64; 2],
+    /// What came of the chunk from whoever was asked last, and how much of that the machine has been told of.
+    signs: (Arc<AtomicU64>, u64),
     asked: FuturesUnordered<BoxFuture<'a, Said>>,
     /// Why it did not come from the holder itself.
     failed: Option<PeerError>,
@@ -78,7 +81,9 @@ impl<'a> Search<'a> {
         let known = peers.way_to(wanted.holder).filter(|_| around == Around::Others);
         let machine = Detour::new(peers.near(wanted.holder), known.map(|known| peers.near(known)));
         let (asked, refused) = (FuturesUnordered::new(), BTreeMap::new());
-        Self { peers, wanted, around, who: peers.reader(), machine, seen: 0, asked, failed: None, refused }
+        let seen = [0, peers.came_from(wanted.holder)];
+        let (who, signs) = (peers.reader(), (Arc::default(), 0));
+        Self { peers, wanted, around, who, machine, seen, signs, asked, failed: None, refused }
     }
 
     async fn run(mut self) -> Result<Option<Bytes>, PeerError> {
@@ -118,14 +123,22 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Tells the machine of what came over the link of whoever was asked last.
+    /// Tells the machine of what came over the link of whoever was asked last, and of the chunk; and whether the holder can be heard.
     fn listen(&mut self) {
+        let (now, holder) = (self.peers.clock.now(), self.wanted.holder);
         let Some(last) = self.machine.last() else { return };
-        let came = self.peers.came_from(last);
-        if came > self.seen {
-            self.machine.heard(last, self.peers.clock.now());
+        let came = [last, holder].map(|site| self.peers.came_from(site));
+        for ((site, came), seen) in [last, holder].into_iter().zip(came).zip(self.seen) {
+            if came > seen {
+                self.machine.heard(site, now);
+            }
         }
         self.seen = came;
+        let signs = self.signs.0.load(Ordering::Relaxed);
+        if signs > self.signs.1 {
+            self.machine.gave(last, now);
+        }
+        self.signs.1 = signs;
     }
 
     /// Asks the holder itself, or another to fetch it over its own link.
@@ -136,8 +149,11 @@ impl<'a> Search<'a> {
             let (by, holder) = (peers.roster.name(site), peers.roster.name(holder));
             tracing::debug!(by, holder, "asks another for a chunk: the holder is silent or has no link");
         }
-        self.seen = peers.came_from(site);
-        let asked = async move { Said::Chunk(site, peers.come(errand, site, (domain, chunk), way).await) };
+        self.seen[0] = peers.came_from(site);
+        let signs: Arc<AtomicU64> = Arc::default();
+        self.signs = (signs.clone(), 0);
+        let asked =
+            async move { Said::Chunk(site, peers.come(errand, site, (domain, chunk), (way, &signs)).await) };
         self.asked.push(Box::pin(asked));
     }
 

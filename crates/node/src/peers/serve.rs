@@ -128,7 +128,7 @@ impl Room {
 }
 
 /// Returns when nothing more comes: who asks says nothing before it has its answer.
-async fn ended(stream: &mut Stream) -> Result<(), super::PeerError> {
+pub(crate) async fn ended(stream: &mut Stream) -> Result<(), super::PeerError> {
     match stream.read(&mut [0]).await {
         Ok(0) | Err(_) => Ok(()),
         Ok(_) => Err(super::PeerError::Senseless("more than a question before its answer")),

@@ -56,6 +56,7 @@ mod seeking;
 mod several_sites;
 mod slow;
 mod space;
+mod stuck;
 mod sums;
 mod tenures;
 mod tombstones;
