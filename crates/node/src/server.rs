@@ -460,6 +460,7 @@ fn new_site(
         arriving: crate::bulk::Bulk::new(rooms.arriving),
         holding: crate::bulk::Bulk::new(rooms.holding),
         bringing: crate::bulk::Bulk::new(rooms.holding / 2),
+        staging: crate::bulk::Bulk::new(rooms.holding / 4),
         hands: crate::paths::hands::Hands::default(),
         claims: crate::paths::heard::Claims::default(),
         parts: crate::paths::taking::Parts::default(),

@@ -100,6 +100,9 @@ pub(crate) struct Site {
     pub(crate) holding: Bulk,
     /// The same for copies that nobody waits for: a slow link that they come over leaves room for those that somebody does.
     pub(crate) bringing: Bulk,
+    /// Memory for the first bytes of bodies on their way to the other nodes of the site. Together with what those send it fits what
+    /// a node has for holding.
+    pub(crate) staging: Bulk,
     /// Chunks that come for other sites while those ask how far they are.
     pub(crate) hands: Hands,
     /// Questions for names that are not known here.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use skerry_base::kv::Overlay;
-use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES};
 use skerry_federation::budget::Class;
 use skerry_federation::site_view::Seats;
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, Receipt, RequestContext, ServiceError};
@@ -101,13 +101,24 @@ async fn settle(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<R
 
 /// A version as others are asked to hold it; its body, if that is large, is at the other nodes.
 async fn bring(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Result<Hold, String>> {
+    let size = record.object().map(|object| object.size).filter(|size| *size > JOURNAL_BODY_BYTES as u64);
+    // A few at a time: of hundreds that share the way each would come too late, be given up, and have been sent for nothing.
+    let along = |size: u64| usize::try_from(size).map_or(CHUNK_BYTES, |size| size.min(CHUNK_BYTES));
+    let room = match size {
+        Some(size) => Some(site.staging.wait(along(size)).await?),
+        None => None,
+    };
     let mut hold = match version(site, bucket, record).await? {
         Ok(hold) => hold,
         Err(why) => return Ok(Err(format!("it is not here: {why}"))),
     };
-    if record.object().is_some_and(|object| object.size > JOURNAL_BODY_BYTES as u64) {
-        stage(site, &hold).await;
+    if let Some(room) = room {
+        if let Some(first) = hold.payload.first_mut() {
+            *first = room.attach(std::mem::take(first));
+        }
+        let ahead = hold.clone();
         hold.payload.clear();
+        stage(site, ahead).await;
     }
     Ok(Ok(hold))
 }
@@ -155,18 +166,21 @@ async fn has_it(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<b
 }
 
 /// Brings a large body to the other nodes. Whoever says that it cannot take it is found late when the record is asked for.
-async fn stage(site: &Arc<Site>, hold: &Hold) {
+async fn stage(site: &Arc<Site>, mut hold: Hold) {
     let (mut begun, mut done) = (Seats::NONE, Seats::NONE);
     let mut asked = FuturesUnordered::new();
     loop {
         let holders = site.nodes.other_holders();
         for seat in holders.minus(begun).iter() {
             begun = begun.with(seat);
+            let hold = hold.clone();
             asked.push(async move {
-                nodes::hold_ahead(site, seat, hold.clone()).await;
+                nodes::hold_ahead(site, seat, hold).await;
                 seat
             });
         }
+        // Who comes later fetches all of it: the room of what is sent along is free again once these have that.
+        hold.payload.clear();
         if holders.is_within(done) {
             return;
         }

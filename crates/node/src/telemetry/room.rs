@@ -70,6 +70,7 @@ fn bounds_of(site: &Site) -> Vec<Bound> {
         site.arriving.bound("arriving"),
         site.holding.bound("holding"),
         site.bringing.bound("bringing"),
+        site.staging.bound("staging"),
         bytes("memtables", store.memtables),
         bytes("index_cache", store.index_cache),
         bytes("dirty", store.dirty),

@@ -97,6 +97,22 @@ pub(super) async fn site_of(count: usize) -> TestWorld {
     world
 }
 
+/// Of hundreds that share the way to the other nodes each would come too late, and have been sent for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_bodies_go_to_the_other_nodes_as_far_as_there_is_room() {
+    let world = site_of(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two nodes") };
+    let (room, body) = (&one.site().staging, noise(300_000, 1));
+    let others = room.wait(room.bytes()).await.unwrap();
+    let mut put = Box::pin(put(one, "large", body.clone()));
+    assert!(tokio::time::timeout(Duration::from_millis(500), &mut put).await.is_err(), "it waits for room");
+    drop(others);
+    put.await.unwrap();
+    sees(two, "large", &body).await;
+    one.until("all of it was given back", || async { room.taken() == 0 }).await;
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_through_one_node_is_read_through_every_other_at_once() {
     let mut world = site_of(3).await;
