@@ -29,9 +29,9 @@ pub const PATIENCE_MAX: Duration = Duration::from_secs(4);
 pub const TRIES: usize = 4;
 /// Whoever refused is asked again after this time, as long as the holder may still answer: a link may have come meanwhile.
 pub const ROUND: Duration = Duration::from_secs(2);
-/// Who fetches a chunk for another and gives nothing of it for so long is not waited for alone any more: longer than it answers
-/// how far it is, and than a disk takes that hangs for a moment.
-pub const FETCHES: Duration = Duration::from_secs(10);
+/// Who fetches a chunk for another and gives nothing of it for so long is not waited for alone any more: more than twice as long as
+/// it may take to say how far it is, for a chunk may wait there for others.
+pub const FETCHES: Duration = Duration::from_secs(20);
 /// How long it is believed that there is a way round: about as long as TCP takes to end the link.
 pub const TRUSTED: Duration = Duration::from_secs(10);
 
@@ -81,6 +81,8 @@ pub struct Detour {
     /// Of those, who has neither given it nor given up.
     pending: BTreeSet<SiteId>,
     last: Option<Asked>,
+    /// Whoever was being waited for when the holder was asked again beside it.
+    beside: Option<Asked>,
     /// The holder was asked whether it is there again, while another fetches the chunk: the next is asked of itself then.
     is_probed: bool,
     /// When those who refused are asked again.
@@ -101,6 +103,7 @@ impl Detour {
             asked: BTreeSet::new(),
             pending: BTreeSet::new(),
             last: None,
+            beside: None,
             is_probed: false,
             round: None,
             asked_holder: None,
@@ -130,15 +133,18 @@ impl Detour {
 
     /// Something of the chunk came from a site, or that one has come further with it.
     pub fn gave(&mut self, from: SiteId, now: Instant) {
-        if let Some(last) = self.last.as_mut().filter(|last| last.site == from) {
-            last.gave = now;
+        for asked in self.last.iter_mut().chain(&mut self.beside).filter(|asked| asked.site == from) {
+            asked.gave = now;
         }
     }
 
     /// A site that was asked has no link, or no chunk.
     pub fn ended(&mut self, site: SiteId) {
         self.pending.remove(&site);
-        self.last.take_if(|last| last.site == site);
+        self.beside.take_if(|beside| beside.site == site);
+        if self.last.take_if(|last| last.site == site).is_some() {
+            self.last = self.beside.take();
+        }
     }
 
     /// What is to be done now. `near` are the sites that are linked here directly, asked for where it matters who they are.
@@ -155,6 +161,8 @@ impl Detour {
         }
         match self.candidate(near) {
             Some(next) => self.ask(next, now),
+            // It was asked a moment ago, when it had no link.
+            None if self.pending.is_empty() && self.is_back => self.ask(self.holder, now),
             None if self.pending.is_empty() => Next::Over,
             None => self.another_round(now),
         }
@@ -166,6 +174,7 @@ impl Detour {
         self.pending.insert(next.site);
         if next.site == self.holder.site {
             (self.asked_holder, self.is_back) = (Some(now), false);
+            self.beside = self.last.take();
         }
         self.last = Some(Asked { site: next.site, patience, since: now, gave: now, is_pinged: false });
         Next::Ask(next.site)
@@ -174,7 +183,8 @@ impl Detour {
     /// Whether the holder is to be asked beside who fetches the chunk: it can be heard, and was not asked a moment ago.
     fn asks_holder_again(&self, now: Instant) -> bool {
         let rested = self.asked_holder.is_none_or(|asked| asked.after(ROUND) <= now);
-        self.is_back && rested && !self.asked.is_empty() && !self.pending.contains(&self.holder.site)
+        let may = !self.holder.is_paid || self.pending.is_empty();
+        self.is_back && rested && may && !self.asked.is_empty() && !self.pending.contains(&self.holder.site)
     }
 
     /// Nobody is left to ask, and the holder may still answer: whoever refused is asked again after a while.

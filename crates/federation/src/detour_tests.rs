@@ -150,3 +150,50 @@ fn of_all_that_wait_for_a_holder_one_looks_for_a_way_and_tells_the_others() {
     detour.tell(near(3, 80));
     assert_eq!(step(&mut detour, &[near(3, 80)], at(2100)), Next::Ask(site(3)));
 }
+
+/// A holder without a link, whose chunk the nearest other fetches.
+fn gone_round() -> (Detour, [Near; 2]) {
+    let (mut detour, others) = (begun(50), [near(3, 80), near(2, 20)]);
+    detour.ended(site(9));
+    assert_eq!(step(&mut detour, &others, at(0)), Next::Ask(site(2)));
+    (detour, others)
+}
+
+#[test]
+fn a_holder_that_is_back_is_asked_beside_who_fetches_and_that_one_is_waited_for_on() {
+    let (mut detour, others) = gone_round();
+    detour.heard(site(9), at(500));
+    assert_eq!(step(&mut detour, &others, at(500)), rest(750), "it was asked a moment ago");
+    detour.heard(site(2), at(1900));
+    assert_eq!(step(&mut detour, &others, at(2000)), Next::Ask(site(9)));
+    detour.ended(site(9));
+    assert_eq!(step(&mut detour, &others, at(2010)), rest(2260), "no third one is asked beside it");
+    detour.ended(site(2));
+    assert_eq!(step(&mut detour, &others, at(2020)), Next::Ask(site(3)));
+}
+
+#[test]
+fn nobody_is_left_only_once_a_holder_that_is_back_was_asked() {
+    let (mut detour, others) = gone_round();
+    detour.heard(site(9), at(500));
+    detour.ended(site(2));
+    assert_eq!(step(&mut detour, &others, at(600)), Next::Ask(site(3)));
+    detour.ended(site(3));
+    assert_eq!(step(&mut detour, &others, at(700)), Next::Ask(site(9)));
+    detour.ended(site(9));
+    assert_eq!(step(&mut detour, &others, at(710)), Next::Over);
+}
+
+#[test]
+fn who_talks_and_comes_no_further_is_not_waited_for_alone() {
+    let (mut detour, others) = gone_round();
+    let (given, end) = (10_000, 10_000 + FETCHES.as_millis() as u64);
+    for ms in (200..end).step_by(200) {
+        detour.heard(site(2), at(ms));
+        if ms == given {
+            detour.gave(site(2), at(ms));
+        }
+        assert_eq!(step(&mut detour, &others, at(ms)), rest(ms + 250), "at {ms}");
+    }
+    assert_eq!(step(&mut detour, &others, at(end)), Next::Ask(site(3)));
+}

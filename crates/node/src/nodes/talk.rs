@@ -163,11 +163,6 @@ async fn answer(site: &Arc<Site>, node: NodeId, ask: Ask, mut stream: Stream) ->
     };
     let is_hold = matches!(ask, Ask::Hold { .. } | Ask::Have { .. });
     let told = match ask {
-        // Ahead of its epoch a body may be large, and whoever gave up on it would ask anew beside it: what came stays here.
-        Ask::Hold { epoch: None, is_bound, hold } => tokio::select! {
-            told = holding::hold(site, from, (None, is_bound), hold) => told,
-            ended = ended(&mut stream) => return ended,
-        },
         Ask::Hold { epoch, is_bound, hold } => holding::hold(site, from, (epoch, is_bound), hold).await,
         Ask::Have { epoch, bucket, records } => holding::have(site, (from, epoch), bucket, records).await,
         Ask::Holdings { epoch, after, all } => catch_up::answer(site, epoch, after, all).await,
@@ -198,8 +193,10 @@ pub(crate) async fn hold_ahead(site: &Site, seat: Seat, mut hold: Hold) {
                 return;
             }
         }
-        // It has those.
-        hold.payload.clear();
+        // It has those, unless it had no memory for them.
+        if before.is_some_and(|before| before > 0) {
+            hold.payload.clear();
+        }
     }
 }
 

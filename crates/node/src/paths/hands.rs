@@ -47,13 +47,17 @@ impl Hands {
             let mut hands = site.hands.lock();
             hands.entry(key).or_insert_with(|| begin(site, key, (fetch, room.clone()))).clone()
         };
-        let ended = tokio::time::timeout(within, ending.wait_for(Option::is_some)).await;
-        let ended = match ended {
+        let ended = match tokio::time::timeout(within, ending.wait_for(Option::is_some)).await {
             Err(_) => return None,
             Ok(Ok(ended)) => ended.clone(),
             Ok(Err(_)) => None,
         };
-        site.hands.lock().remove(&key);
+        let mut hands = site.hands.lock();
+        // Another fetch may have begun under its name: what came is given up after a while.
+        if hands.get(&key).is_some_and(|other| other.same_channel(&ending)) {
+            hands.remove(&key);
+        }
+        drop(hands);
         let gone = || Err(ServiceError::new(ErrorKind::Internal, "a fetch was broken off"));
         Some(ended.unwrap_or_else(gone))
     }

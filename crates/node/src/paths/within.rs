@@ -30,6 +30,9 @@ use crate::nodes::{self, Load};
 use crate::peers::message::{Hold, List, Page, Request};
 use crate::site::{Site, unreadable};
 
+/// How long a body waits for others on their way to the other nodes where nobody asked for scope `site`: as long as a node that
+/// is slow may hold up a site.
+const LINE: Duration = Duration::from_secs(2);
 /// How often it is looked whether a node that takes a large body still counts.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -51,7 +54,7 @@ pub(crate) async fn reach(
         Written::Record(record) if site.nodes.has_settled_whole(bucket.id, record.dot) => Ok(()),
         Written::Record(record) => match nodes::hindrance(site) {
             Some(why) => Err(why),
-            None => settle(site, bucket, record).await?,
+            None => settle(site, insists, bucket, record).await?,
         },
     };
     match reached {
@@ -86,9 +89,14 @@ pub(super) fn short(site: &Site, why: &str, then: &str) -> ServiceError {
 
 /// Has a version that is durable here held by all live nodes of the site. One whose body has not come to all of them in time is not
 /// asked for: whoever is slow with it would be found late, and left out of the view.
-async fn settle(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Result<(), String>> {
+async fn settle(
+    site: &Arc<Site>,
+    insists: bool,
+    bucket: &Bucket,
+    record: &Record,
+) -> Outcome<Result<(), String>> {
     let staged = site.peers.waits().staged;
-    let hold = match tokio::time::timeout(staged, bring(site, bucket, record)).await {
+    let hold = match tokio::time::timeout(staged, bring(site, insists, bucket, record)).await {
         Ok(brought) => brought?,
         Err(_) => Err(format!("its body has not come to all of them within {} s", staged.as_secs())),
     };
@@ -100,20 +108,33 @@ async fn settle(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<R
 }
 
 /// A version as others are asked to hold it; its body, if that is large, is at the other nodes.
-async fn bring(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Result<Hold, String>> {
-    let size = record.object().map(|object| object.size).filter(|size| *size > JOURNAL_BODY_BYTES as u64);
-    // A few at a time: of hundreds that share the way each would come too late, be given up, and have been sent for nothing.
-    let along = |size: u64| usize::try_from(size).map_or(CHUNK_BYTES, |size| size.min(CHUNK_BYTES));
-    let room = match size {
-        Some(size) => Some(site.staging.wait(along(size)).await?),
-        None => None,
+async fn bring(
+    site: &Arc<Site>,
+    insists: bool,
+    bucket: &Bucket,
+    record: &Record,
+) -> Outcome<Result<Hold, String>> {
+    let size = record.object().map_or(0, |object| object.size);
+    let is_large = size > JOURNAL_BODY_BYTES as u64;
+    // A few at a time: of hundreds that share the way each would come too late, be given up, and have been sent for nothing. What
+    // was made elsewhere may have to come here first, however far that is.
+    let room = match is_large && record.site == site.id {
+        true => match site
+            .staging
+            .wait_for(along(size), if insists { site.peers.waits().staged } else { LINE })
+            .await
+        {
+            Some(room) => Some(room?),
+            None => return Ok(Err("many bodies are on their way to the other nodes".into())),
+        },
+        false => None,
     };
     let mut hold = match version(site, bucket, record).await? {
         Ok(hold) => hold,
         Err(why) => return Ok(Err(format!("it is not here: {why}"))),
     };
-    if let Some(room) = room {
-        if let Some(first) = hold.payload.first_mut() {
+    if is_large {
+        if let (Some(room), Some(first)) = (room, hold.payload.first_mut()) {
             *first = room.attach(std::mem::take(first));
         }
         let ahead = hold.clone();
@@ -121,6 +142,11 @@ async fn bring(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Re
         stage(site, ahead).await;
     }
     Ok(Ok(hold))
+}
+
+/// What of a body is sent along, about.
+fn along(size: u64) -> usize {
+    usize::try_from(size).map_or(CHUNK_BYTES, |size| size.min(CHUNK_BYTES))
 }
 
 /// A small version that is here, body and all, for others to hold; none if it is large, or not here whole.

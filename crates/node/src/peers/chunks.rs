@@ -90,6 +90,8 @@ impl Peers {
         loop {
             let from = part.have();
             let pass = self.flows.pass(node, errand, part.left() as u64).await;
+            // It is its turn now.
+            signs.fetch_add(1, Ordering::Relaxed);
             let request = match way {
                 way if resumes && (from > 0 || way.is_some()) => {
                     Request::Tail(Box::new(Tail { domain, chunk: *chunk, from, way }))

@@ -65,10 +65,12 @@ struct Search<'a> {
     /// Of all that wait for the holder, which this is.
     who: u64,
     machine: Detour,
-    /// Bytes that had come from whoever was asked last, and from the holder.
-    seen: [u64; 2],
-    /// What came of the chunk from whoever was asked last, and how much of that the machine has been told of.
-    signs: (Arc<AtomicU64>, u64),
+    /// Bytes that had come from whoever was asked last.
+    seen: u64,
+    /// And over the holder's own link.
+    seen_of_holder: u64,
+    /// What came of the chunk, by who was asked, and how much of that the machine has been told of.
+    signs: BTreeMap<SiteId, (Arc<AtomicU64>, u64)>,
     asked: FuturesUnordered<BoxFuture<'a, Said>>,
     /// Why it did not come from the holder itself.
     failed: Option<PeerError>,
@@ -81,9 +83,9 @@ impl<'a> Search<'a> {
         let known = peers.way_to(wanted.holder).filter(|_| around == Around::Others);
         let machine = Detour::new(peers.near(wanted.holder), known.map(|known| peers.near(known)));
         let (asked, refused) = (FuturesUnordered::new(), BTreeMap::new());
-        let seen = [0, peers.came_from(wanted.holder)];
-        let (who, signs) = (peers.reader(), (Arc::default(), 0));
-        Self { peers, wanted, around, who, machine, seen, signs, asked, failed: None, refused }
+        let (who, seen_of_holder) = (peers.reader(), peers.came_itself(wanted.holder));
+        let (seen, signs, failed) = (0, BTreeMap::new(), None);
+        Self { peers, wanted, around, who, machine, seen, seen_of_holder, signs, asked, failed, refused }
     }
 
     async fn run(mut self) -> Result<Option<Bytes>, PeerError> {
@@ -126,19 +128,24 @@ impl<'a> Search<'a> {
     /// Tells the machine of what came over the link of whoever was asked last, and of the chunk; and whether the holder can be heard.
     fn listen(&mut self) {
         let (now, holder) = (self.peers.clock.now(), self.wanted.holder);
-        let Some(last) = self.machine.last() else { return };
-        let came = [last, holder].map(|site| self.peers.came_from(site));
-        for ((site, came), seen) in [last, holder].into_iter().zip(came).zip(self.seen) {
-            if came > seen {
-                self.machine.heard(site, now);
+        let of_holder = self.peers.came_itself(holder);
+        if of_holder > self.seen_of_holder {
+            self.machine.heard(holder, now);
+        }
+        self.seen_of_holder = of_holder;
+        for (site, (signs, told)) in &mut self.signs {
+            let came = signs.load(Ordering::Relaxed);
+            if came > *told {
+                self.machine.gave(*site, now);
             }
+            *told = came;
+        }
+        let Some(last) = self.machine.last() else { return };
+        let came = self.peers.came_from(last);
+        if came > self.seen {
+            self.machine.heard(last, now);
         }
         self.seen = came;
-        let signs = self.signs.0.load(Ordering::Relaxed);
-        if signs > self.signs.1 {
-            self.machine.gave(last, now);
-        }
-        self.signs.1 = signs;
     }
 
     /// Asks the holder itself, or another to fetch it over its own link.
@@ -149,9 +156,9 @@ impl<'a> Search<'a> {
             let (by, holder) = (peers.roster.name(site), peers.roster.name(holder));
             tracing::debug!(by, holder, "asks another for a chunk: the holder is silent or has no link");
         }
-        self.seen[0] = peers.came_from(site);
+        self.seen = peers.came_from(site);
         let signs: Arc<AtomicU64> = Arc::default();
-        self.signs = (signs.clone(), 0);
+        self.signs.insert(site, (signs.clone(), 0));
         let asked =
             async move { Said::Chunk(site, peers.come(errand, site, (domain, chunk), (way, &signs)).await) };
         self.asked.push(Box::pin(asked));
@@ -174,6 +181,8 @@ impl<'a> Search<'a> {
             Said::Chunk(site, Err(error)) if site == holder && error.is_apart() => {
                 self.failed = Some(error);
                 self.machine.ended(site);
+                // What came before says nothing of another link.
+                self.seen_of_holder = self.peers.came_itself(holder);
             }
             Said::Chunk(site, said) if site == holder => return Some(said),
             Said::Chunk(site, said) => {
@@ -278,6 +287,11 @@ impl Peers {
     fn came_from(&self, site: SiteId) -> u64 {
         let Some(node) = self.roster.node(site) else { return 0 };
         self.net.came(self.net.course(node).and_then(|course| course.via).unwrap_or(node))
+    }
+
+    /// Bytes that came over a site's own link.
+    fn came_itself(&self, site: SiteId) -> u64 {
+        self.roster.node(site).map_or(0, |node| self.net.came(node))
     }
 
     /// Who gave a chunk.
