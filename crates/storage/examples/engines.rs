@@ -1,4 +1,4 @@
-//! Measures an index engine under the store: `cargo run --release -p skerry-storage --features redb,fjall --example engines -- lsm|fjall|redb 300000 DIR [MEMTABLE_MIB]`.
+//! Measures an index engine under the store: `cargo run --release -p skerry-storage --features redb --example engines -- lsm|redb 300000 DIR [MEMTABLE_MIB]`.
 //!
 //! One object is three rows (version, listing, dot) and a journal entry; groups of 32; syncs of the journal are left
 //! out (they are the same for all engines), the engine's own are not. What the engine wrote is what the process wrote
@@ -145,8 +145,6 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let engine = match arguments.next().as_deref() {
         Some("lsm") => Engine::Lsm,
-        #[cfg(feature = "fjall")]
-        Some("fjall") => Engine::Fjall,
         #[cfg(feature = "redb")]
         Some("redb") => Engine::Redb,
         other => panic!("which engine? {other:?}"),

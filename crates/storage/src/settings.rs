@@ -7,9 +7,6 @@ pub enum Engine {
     Memory,
     /// `lsm-tree`.
     Lsm,
-    /// `fjall`.
-    #[cfg(feature = "fjall")]
-    Fjall,
     /// `redb`.
     #[cfg(feature = "redb")]
     Redb,

@@ -14,8 +14,6 @@ use skerry_base::kv::{Table, View};
 use crate::{Engine, Settings, StorageError};
 
 mod dead;
-#[cfg(feature = "fjall")]
-mod fjall_engine;
 mod gaps;
 pub(crate) mod health;
 mod hot;
@@ -143,7 +141,7 @@ pub(crate) fn open(
     if let Some(kept) = &settings.kept {
         return Ok(Arc::new(kept.open()));
     }
-    #[cfg(any(feature = "fjall", feature = "redb"))]
+    #[cfg(feature = "redb")]
     if settings.lazy && !matches!(settings.engine, Engine::Memory | Engine::Lsm) {
         return Err(StorageError::Index("this engine flushes what no sync has covered".into()));
     }
@@ -151,8 +149,6 @@ pub(crate) fn open(
         (Engine::Memory, _) => Ok(Arc::new(memory::Memory::default())),
         (_, None) => Err(StorageError::Index("this disk has no place for an engine's own files".into())),
         (Engine::Lsm, Some(path)) => guarded(|| Ok(Arc::new(lsm::Lsm::open(&path, settings)?))),
-        #[cfg(feature = "fjall")]
-        (Engine::Fjall, Some(path)) => guarded(|| Ok(Arc::new(fjall_engine::Fjall::open(&path, settings)?))),
         #[cfg(feature = "redb")]
         (Engine::Redb, Some(path)) => guarded(|| Ok(Arc::new(redb_engine::Redb::open(&path, settings)?))),
     }

@@ -150,12 +150,6 @@ fn lsm() {
     suite(30, Engine::Lsm);
 }
 
-#[cfg(feature = "fjall")]
-#[test]
-fn fjall() {
-    suite(30, Engine::Fjall);
-}
-
 #[cfg(feature = "redb")]
 #[test]
 fn redb() {

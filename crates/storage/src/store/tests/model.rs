@@ -382,12 +382,6 @@ mod runs {
         (0..4).for_each(|seed| run_on_files(seed, Engine::Lsm));
     }
 
-    #[cfg(feature = "fjall")]
-    #[test]
-    fn fjall_on_files() {
-        (0..4).for_each(|seed| run_on_files(seed, Engine::Fjall));
-    }
-
     #[cfg(feature = "redb")]
     #[test]
     fn redb_on_files() {
