@@ -40,8 +40,10 @@ const WINDOW_BYTES: usize = ALL_STREAMS * yamux::DEFAULT_CREDIT as usize + GROWT
 /// A ping that is not answered in this time ends the link. The kernel notices sooner when packets get lost;
 /// this is for a process that hangs.
 const PONG_WITHIN: Duration = Duration::from_secs(60);
-/// Round trips of which the shortest counts: the others waited in queues.
+/// Spans of which the shortest round trip counts: the others waited in queues.
 const SAMPLES: usize = 5;
+/// So long they are: who asks again and again while nothing comes, and is answered in the end, has not found out that the way is long.
+const SPAN: Duration = Duration::from_secs(10);
 /// The number of the dialler's first stream: the control stream.
 const CONTROL: u32 = 1;
 
@@ -63,7 +65,7 @@ pub(super) struct Link {
     gate: Arc<Gate>,
     held: Arc<Held>,
     token: CancellationToken,
-    rtt: Arc<Mutex<VecDeque<Duration>>>,
+    rtt: Arc<Mutex<RoundTrips>>,
     /// How long it may be silent before the other end is asked whether it is there.
     rests: watch::Sender<Duration>,
 }
@@ -98,7 +100,7 @@ impl Link {
         let (asks, asked) = mpsc::channel(OPEN_STREAMS);
         let (control, controlled) = oneshot::channel();
         let (probes, probed) = mpsc::channel(PROBES);
-        let rtt = Arc::new(Mutex::new(VecDeque::new()));
+        let rtt = Arc::new(Mutex::new(RoundTrips::default()));
         let (permits, circuits) =
             (Arc::new(Semaphore::new(OPEN_STREAMS)), Arc::new(Semaphore::new(CIRCUITS)));
         let (turns, control) = (gate.clone(), Some(control));
@@ -144,7 +146,7 @@ impl Link {
     }
 
     pub(super) fn rtt(&self) -> Option<Duration> {
-        self.rtt.lock().unwrap_or_else(PoisonError::into_inner).iter().min().copied()
+        self.rtt.lock().unwrap_or_else(PoisonError::into_inner).shortest()
     }
 
     /// Waits until the process at the other end has answered a ping that is sent now; false when the link ends before.
@@ -333,7 +335,7 @@ impl Turns {
 struct Pinger {
     probed: mpsc::Receiver<Probe>,
     rest: watch::Receiver<Duration>,
-    rtt: Arc<Mutex<VecDeque<Duration>>>,
+    rtt: Arc<Mutex<RoundTrips>>,
     dialler: bool,
 }
 
@@ -374,7 +376,8 @@ impl Pinger {
                             // Who asked may have gone.
                             let _ = probe.send(());
                         }
-                        note(&rtt, Duration::from_nanos(since().saturating_sub(sent)));
+                        let took = Duration::from_nanos(since().saturating_sub(sent));
+                        rtt.lock().unwrap_or_else(PoisonError::into_inner).note(took, pace::now());
                         turns.answered(pace::now(), dialler);
                         deadline = None;
                     }
@@ -412,11 +415,23 @@ fn said(kind: u8, rest: [u8; 8]) -> [u8; 9] {
     word
 }
 
-fn note(rtt: &Mutex<VecDeque<Duration>>, sample: Duration) {
-    let mut samples = rtt.lock().unwrap_or_else(PoisonError::into_inner);
-    samples.push_back(sample);
-    if samples.len() > SAMPLES {
-        samples.pop_front();
+/// Round trips that were measured: the shortest of each span, by its begin.
+#[derive(Debug, Default)]
+struct RoundTrips(VecDeque<(Instant, Duration)>);
+
+impl RoundTrips {
+    fn note(&mut self, took: Duration, now: Instant) {
+        match self.0.back_mut().filter(|(begun, _)| now < *begun + SPAN) {
+            Some((_, shortest)) => *shortest = took.min(*shortest),
+            None => self.0.push_back((now, took)),
+        }
+        if self.0.len() > SAMPLES {
+            self.0.pop_front();
+        }
+    }
+
+    fn shortest(&self) -> Option<Duration> {
+        self.0.iter().map(|(_, took)| *took).min()
     }
 }
 

@@ -72,6 +72,49 @@ async fn a_link_that_is_paid_for_is_asked_seldom() {
     assert!(!token.is_cancelled());
 }
 
+/// Carries bytes one way, each piece later by what was so at its time.
+async fn carry(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    late: impl Fn(Duration) -> Duration,
+) {
+    let (begun, mut piece) = (pace::now(), vec![0; 1 << 16]);
+    while let Ok(length @ 1..) = from.read(&mut piece).await {
+        tokio::time::sleep(late(begun.elapsed())).await;
+        if to.write_all(&piece[..length]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Two ends so far apart, by the age of their link.
+fn apart(
+    late: impl Fn(Duration) -> Duration + Copy + Send + 'static,
+    token: &CancellationToken,
+) -> (Link, Link) {
+    let ((a, near), (far, b)) = (tokio::io::duplex(1 << 16), tokio::io::duplex(1 << 16));
+    let ((near_in, near_out), (far_in, far_out)) = (tokio::io::split(near), tokio::io::split(far));
+    tokio::spawn(carry(near_in, far_out, late));
+    tokio::spawn(carry(far_in, near_out, late));
+    (link(a, true, token), link(b, false, token))
+}
+
+/// Who takes late answers for the distance waits four times as long for a holder whose link is silent.
+#[tokio::test(start_paused = true)]
+async fn a_link_on_which_answers_come_late_for_a_while_is_as_short_as_before() {
+    let token = CancellationToken::new();
+    let (near, late) = (Duration::from_millis(25), Duration::from_millis(800));
+    let (here, _there) = apart(move |age| if age < Duration::from_secs(20) { near } else { late }, &token);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for _ in 0..2 * SAMPLES {
+        assert!(here.answers().await);
+    }
+    assert!(here.rtt().is_some_and(|rtt| rtt < near * 4), "{:?}", here.rtt());
+    // Once it has been long for minutes it is.
+    tokio::time::sleep(OFTEN * 2 * SAMPLES as u32).await;
+    assert!(here.rtt().is_some_and(|rtt| rtt >= late * 2), "{:?}", here.rtt());
+}
+
 /// An end of a release before asks every 50 s, whatever it hears: this end still measures.
 #[test]
 fn who_is_asked_often_still_asks() {
