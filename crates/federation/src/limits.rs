@@ -43,6 +43,9 @@ pub const AHEAD_BYTES: usize = 512 << 10;
 pub const SOURCES: usize = 3;
 /// Silence after which a pull is given up, beside four round trips.
 pub const PULL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Silence after which a pull of which nothing has come is given up for another source that has what is lacked, beside four round
+/// trips: what is asked may not arrive where all that is told does.
+pub const PULL_PATIENCE: Duration = Duration::from_secs(2);
 /// First wait after a failure of a source; doubles up to [`BACKOFF_MAX`].
 pub const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// Longest wait after failures.

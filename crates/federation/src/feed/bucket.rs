@@ -23,6 +23,8 @@ pub(super) struct Running {
     /// Batches that overtook others.
     pub(super) early: BTreeMap<u8, Batch>,
     pub(super) deadline: Instant,
+    /// As long as nothing came: when another source is looked for, if it may be.
+    pub(super) patience: Option<Instant>,
     pub(super) started: Instant,
     /// It was asked of another node of this site, with the bodies.
     pub(super) whole: bool,
@@ -101,6 +103,8 @@ pub(super) struct Bucket {
     /// Sources to pull from though they are not known to have more.
     pub(super) asks: BTreeSet<SiteId>,
     pub(super) pull: Option<Running>,
+    /// A pull was given up for another source, and nothing has come since: the next is waited for to its deadline.
+    pub(super) hurried: bool,
     pub(super) pending: VecDeque<Pending>,
     /// What the batches on their way to the store will add to the vector.
     pub(super) handed: Vector,
@@ -143,6 +147,7 @@ impl Bucket {
             most: Most::default(),
             asks: BTreeSet::new(),
             pull: None,
+            hurried: false,
             pending: VecDeque::new(),
             handed: Vector::new(),
             broken: false,
@@ -304,7 +309,8 @@ impl Bucket {
     }
 
     pub(super) fn next_wake(&self) -> Option<Instant> {
-        let deadline = self.pull.as_ref().map(|pull| pull.deadline);
+        let deadline =
+            self.pull.as_ref().map(|pull| pull.patience.map_or(pull.deadline, |at| at.min(pull.deadline)));
         let gathered = self.gathering.as_ref().and_then(|gathering| gathering.deadline);
         [deadline, gathered, self.check_at, self.news_at, self.retry_at, self.hold, self.doubt_at]
             .into_iter()

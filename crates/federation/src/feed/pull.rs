@@ -147,8 +147,10 @@ impl Feed {
     pub(super) fn time_out(&mut self, id: BucketId, cx: &mut Context<'_>) {
         let late = |bucket: &Bucket| bucket.pull.as_ref().is_some_and(|pull| pull.deadline <= cx.now);
         if self.buckets.get(&id).is_some_and(late) {
+            self.buckets.get_mut(&id).into_iter().for_each(|bucket| bucket.hurried = false);
             self.fail_pull(id, Failure::Silent, cx);
         }
+        self.look_elsewhere(id, cx);
         let slow = |bucket: &Bucket| {
             let deadline = bucket.gathering.as_ref().and_then(|gathering| gathering.deadline);
             deadline.is_some_and(|at| at <= cx.now)
@@ -156,6 +158,27 @@ impl Feed {
         if let Some(bucket) = self.buckets.get_mut(&id).filter(|bucket| slow(bucket)) {
             // The next check begins anew.
             bucket.gathering = None;
+        }
+    }
+
+    /// Nothing has come of a pull for a while: it is given up if another source is known to have what is lacked, and can be asked.
+    fn look_elsewhere(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        let Some(pull) = bucket.pull.as_mut().filter(|pull| pull.patience.is_some_and(|at| at <= cx.now))
+        else {
+            return;
+        };
+        pull.patience = Some(cx.now.after(limits::PULL_PATIENCE));
+        let (source, mine) = (pull.source, pull.base.clone());
+        if bucket.settling == Some(source) || bucket.compare_with == Some(source) {
+            return;
+        }
+        let mut but = self.spent.clone();
+        but.insert(source);
+        let Choice::Ask(other) = bucket.choose(&mine, (&self.sites, &but), cx) else { return };
+        if bucket.ahead(&mine).contains(&other) {
+            bucket.hurried = true;
+            self.fail_pull(id, Failure::Silent, cx);
         }
     }
 
@@ -203,8 +226,10 @@ impl Feed {
             return cx.stale();
         }
         pull.deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(from) * 4);
+        pull.patience = None;
         pull.received += batch.items.iter().map(|item| item.len() as u64).sum::<u64>();
         pull.early.insert(batch.index, batch);
+        self.buckets.get_mut(&id).into_iter().for_each(|bucket| bucket.hurried = false);
         if self.sites.well(from) {
             self.recovered(from, cx);
         }
@@ -374,7 +399,9 @@ fn ask(
     let whole = cx.peers.is_fellow(source);
     let marks = if whole { Pull::AHEAD | Pull::WHOLE } else { Pull::AHEAD };
     let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches: batches as u8 | marks };
-    let deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4);
+    let way = cx.peers.rtt(source) * 4;
+    let deadline = cx.now.after(limits::PULL_TIMEOUT + way);
+    let patience = (!bucket.hurried).then(|| cx.now.after(limits::PULL_PATIENCE + way));
     bucket.pull = Some(Running {
         ticket,
         source,
@@ -382,6 +409,7 @@ fn ask(
         next: 0,
         early: BTreeMap::new(),
         deadline,
+        patience,
         started: cx.now,
         whole,
         asked,

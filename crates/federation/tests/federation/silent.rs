@@ -53,6 +53,34 @@ fn a_silent_source_keeps_nobody_from_pulling_from_others() {
     }
 }
 
+/// What the first says does not arrive at the second, which goes on telling: until the link is dead nobody says so.
+#[test]
+fn who_has_it_too_is_asked_where_nothing_comes() {
+    let mut world = three();
+    world.silence(0, 1);
+    world.put(1, bucket(1), 1);
+    world.run(seconds(3));
+    assert!(has_all(&mut world, 0, 1..=1));
+}
+
+/// Whoever is asked needs longer than that: nobody is given up for the other again and again.
+#[test]
+fn who_is_slow_to_answer_is_waited_for_where_the_other_is_slow_too() {
+    let mut world = three();
+    for other in [1, 2] {
+        world.silence(0, other);
+    }
+    world.put(1, bucket(1), 1);
+    world.put(2, bucket(1), 2);
+    let before = world.sites[0].machine.stats().pulls;
+    world.run(seconds(9));
+    assert_eq!(world.sites[0].machine.stats().pulls - before, 2, "one is given up, the other is waited for");
+    world.heal(0, 1);
+    world.heal(0, 2);
+    world.run(seconds(70));
+    world.assert_converged(bucket(1), &[0, 1, 2]);
+}
+
 #[test]
 fn a_silent_source_is_asked_seldom_however_many_buckets_it_has_news_of() {
     let mut world = three();
