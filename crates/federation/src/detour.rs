@@ -2,17 +2,19 @@
 //!
 //! A question may have gone over a link that packets no longer cross, in one direction or in both. TCP is sure of that only
 //! after seconds, and a link by way of others ([`crate::circuits`]) is looked for after that; a reader need not wait so long
-//! where a third site has a link with both. Whoever is asked and silent for [`PATIENCE`], or four round trips, is asked
+//! where a third site has a link with both. Whoever is asked and answers nothing for [`PATIENCE`], or four round trips, is asked
 //! whether it is there; if nothing comes for as long again, the next is asked beside it, and where there is no link, at once.
+//! What a site says by itself is no sign that it hears, for packets may vanish in one direction only: where something comes, but no
+//! answer, that takes once more as long.
 //! First the holder, then sites that are linked here directly, nearest first. The first who gives it ends it. Who fetches it for
 //! another may be stuck though it talks (its memory is full, its own holder hangs): it is waited for alone only as long as something
-//! of the chunk comes, and the holder itself is asked beside it as soon as anything comes from that again. Pure: whoever
+//! of the chunk comes, and the holder itself is asked beside it as soon as that answers again. Pure: whoever
 //! asks says what came and who gave up; the time is an argument.
 //!
-//! Invariants: as long as anything comes over the link of the holder nobody else is asked; each is asked once in [`ROUND`],
+//! Invariants: as long as the holder answers nobody else is asked; each is asked once in [`ROUND`],
 //! and at most [`TRIES`] in between; links that are paid for are taken only where there is no other way; of all chunks that are asked for
 //! over a silent link one looks for a way round it, for what comes twice takes the room of what is waited for; what was
-//! found out about a link is believed for [`TRUSTED`], and only until something comes over it.
+//! found out about a link is believed for [`TRUSTED`], and only until its holder answers.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +23,7 @@ use skerry_base::{Instant, SiteId};
 
 use crate::limits;
 
-/// So long nothing comes at least before it is asked whether anybody is there, and once more before another is asked.
+/// So long no answer comes at least before it is asked whether anybody is there, and once more before another is asked.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 /// The most that a long way makes of it.
 pub const PATIENCE_MAX: Duration = Duration::from_secs(4);
@@ -51,7 +53,7 @@ pub struct Near {
 pub enum Next {
     /// Ask this site for the chunk: the holder itself, or another one to fetch it. Answered by [`Detour::ended`], or by the chunk.
     Ask(SiteId),
-    /// Ask a site whether it is there: what comes of that is [`Detour::heard`].
+    /// Ask a site whether it is there: what comes of that is [`Detour::answered`].
     Ping(SiteId),
     /// Nothing before this time; where there is none, until something comes.
     Rest(Option<Instant>),
@@ -65,10 +67,26 @@ struct Asked {
     site: SiteId,
     patience: Duration,
     /// When something came over its link last, or it was asked.
-    since: Instant,
+    came: Instant,
+    /// When it answered anything last, or was asked.
+    answered: Instant,
     /// When something of the chunk came from it last, or it was asked.
     gave: Instant,
-    is_pinged: bool,
+    /// When it was asked whether it is there, and has not answered since.
+    pinged: Option<Instant>,
+}
+
+impl Asked {
+    /// Until when it is waited for: it is asked whether it is there then, or given up.
+    fn until(&self) -> Instant {
+        match self.pinged {
+            None => self.answered.after(self.patience),
+            Some(pinged) => {
+                let talks = self.came.after(self.patience).min(pinged.after(self.patience * 2));
+                talks.max(pinged.after(self.patience))
+            }
+        }
+    }
 }
 
 /// One chunk that is on its way.
@@ -83,13 +101,15 @@ pub struct Detour {
     last: Option<Asked>,
     /// Whoever was being waited for when the holder was asked again beside it.
     beside: Option<Asked>,
-    /// The holder was asked whether it is there again, while another fetches the chunk: the next is asked of itself then.
-    is_probed: bool,
+    /// When the holder was asked whether it is there, while another fetches the chunk.
+    probed: Option<Instant>,
     /// When those who refused are asked again.
     round: Option<Instant>,
     /// When the holder was asked itself last.
     asked_holder: Option<Instant>,
-    /// Something came from the holder while it was not being asked.
+    /// When something came from the holder while it was not being asked.
+    talked: Option<Instant>,
+    /// The holder answered something while it was not being asked.
     is_back: bool,
 }
 
@@ -104,9 +124,10 @@ impl Detour {
             pending: BTreeSet::new(),
             last: None,
             beside: None,
-            is_probed: false,
+            probed: None,
             round: None,
             asked_holder: None,
+            talked: None,
             is_back: false,
         }
     }
@@ -123,10 +144,21 @@ impl Detour {
         }
     }
 
-    /// Something came over the link of a site.
+    /// Something came over the link of a site: it may say by itself what it does not know to be unheard.
     pub fn heard(&mut self, from: SiteId, now: Instant) {
         if let Some(last) = self.last.as_mut().filter(|last| last.site == from) {
-            (last.since, last.is_pinged) = (now, false);
+            last.came = now;
+        }
+        if from == self.holder.site && !self.pending.contains(&from) {
+            self.talked = Some(now);
+        }
+    }
+
+    /// A site answered something that it was asked, so it hears: this, another question, whether it is there.
+    pub fn answered(&mut self, from: SiteId, now: Instant) {
+        self.heard(from, now);
+        if let Some(last) = self.last.as_mut().filter(|last| last.site == from) {
+            (last.answered, last.pinged) = (now, None);
         }
         self.is_back |= from == self.holder.site && !self.pending.contains(&from);
     }
@@ -152,17 +184,17 @@ impl Detour {
         if self.asks_holder_again(now) {
             return self.ask(self.holder, now);
         }
+        if self.asks_whether_back(now) {
+            self.probed = Some(now);
+            return Next::Ping(self.holder.site);
+        }
         if let Some(next) = self.waits(now) {
             return next;
-        }
-        if self.asked.is_empty() && self.known.is_some() && !self.is_probed {
-            self.is_probed = true;
-            return Next::Ping(self.holder.site);
         }
         match self.candidate(near) {
             Some(next) => self.ask(next, now),
             // It was asked a moment ago, when it had no link.
-            None if self.pending.is_empty() && self.is_back => self.ask(self.holder, now),
+            None if self.pending.is_empty() && self.talked.is_some() => self.ask(self.holder, now),
             None if self.pending.is_empty() => Next::Over,
             None => self.another_round(now),
         }
@@ -173,18 +205,31 @@ impl Detour {
         self.asked.insert(next.site);
         self.pending.insert(next.site);
         if next.site == self.holder.site {
-            (self.asked_holder, self.is_back) = (Some(now), false);
+            (self.asked_holder, self.talked, self.is_back) = (Some(now), None, false);
             self.beside = self.last.take();
         }
-        self.last = Some(Asked { site: next.site, patience, since: now, gave: now, is_pinged: false });
+        let (came, answered, gave) = (now, now, now);
+        self.last = Some(Asked { site: next.site, patience, came, answered, gave, pinged: None });
         Next::Ask(next.site)
     }
 
-    /// Whether the holder is to be asked beside who fetches the chunk: it can be heard, and was not asked a moment ago.
+    /// Whether the holder is to be asked beside who fetches the chunk: it answers, and was not asked a moment ago.
     fn asks_holder_again(&self, now: Instant) -> bool {
+        self.is_back && self.may_ask_holder(now) && !self.asked.is_empty()
+    }
+
+    /// Whether it is to be asked whether it is there, while another fetches the chunk: at first, and whenever it says something.
+    fn asks_whether_back(&self, now: Instant) -> bool {
+        let at_first = self.asked.is_empty() && self.known.is_some() && self.probed.is_none();
+        let rested = self.probed.is_none_or(|probed| probed.after(PATIENCE) <= now);
+        let talks = self.talked.is_some() && self.talked > self.probed && rested;
+        at_first || talks && !self.is_back && !self.asked.is_empty() && self.may_ask_holder(now)
+    }
+
+    fn may_ask_holder(&self, now: Instant) -> bool {
         let rested = self.asked_holder.is_none_or(|asked| asked.after(ROUND) <= now);
         let may = !self.holder.is_paid || self.pending.is_empty();
-        self.is_back && rested && may && !self.asked.is_empty() && !self.pending.contains(&self.holder.site)
+        rested && may && !self.pending.contains(&self.holder.site)
     }
 
     /// Nobody is left to ask, and the holder may still answer: whoever refused is asked again after a while.
@@ -207,14 +252,12 @@ impl Detour {
         if last.site != self.holder.site && now >= last.gave.after(FETCHES) {
             return None;
         }
-        let (ping, over) = (last.since.after(last.patience), last.since.after(last.patience * 2));
-        if !last.is_pinged && now >= ping {
-            // Late itself, it has not waited for an answer yet.
-            last.is_pinged = true;
-            last.since = last.since.max(Instant(now.0.saturating_sub(nanos(last.patience))));
+        // Late itself, it has not waited for an answer yet: it is waited for from now on.
+        if last.pinged.is_none() && now >= last.until() {
+            last.pinged = Some(now);
             return Some(Next::Ping(last.site));
         }
-        let until = if last.is_pinged { over } else { ping };
+        let until = last.until();
         // Whether the holder is back is looked for meanwhile.
         let look = if is_itself { until } else { until.min(now.after(PATIENCE / 4)) };
         (now < until).then_some(Next::Rest(Some(look)))
@@ -242,10 +285,6 @@ impl Detour {
     }
 }
 
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// What was found out of the links to other sites lately.
 #[derive(Debug, Default)]
 pub struct Detours {
@@ -258,8 +297,8 @@ pub struct Detours {
 struct Known {
     /// Who has a way.
     by: SiteId,
-    /// Bytes that had come from the holder itself by then.
-    came: u64,
+    /// What the holder itself had answered by then.
+    answers: u64,
     until: Instant,
 }
 
@@ -269,27 +308,27 @@ impl Detours {
         *self.looking.entry(holder).or_insert(who) == who
     }
 
-    /// It waits no more.
+    /// It waits no more, or has nobody left to ask.
     pub fn looked(&mut self, holder: SiteId, who: u64) {
         if self.looking.get(&holder) == Some(&who) {
             self.looking.remove(&holder);
         }
     }
 
-    /// Somebody gave a chunk of this holder in its place. `came`: bytes that have come from it, ever.
-    pub fn learn(&mut self, holder: SiteId, by: SiteId, came: u64, now: Instant) {
+    /// Somebody gave a chunk of this holder in its place. `answers`: counts what it has answered, ever.
+    pub fn learn(&mut self, holder: SiteId, by: SiteId, answers: u64, now: Instant) {
         self.known.retain(|_, known| now < known.until);
         let until = now.after(TRUSTED);
         // What is known is not believed for longer than [`TRUSTED`] without asking the holder again.
-        let same = self.known.get(&holder).filter(|known| known.by == by && known.came == came);
+        let same = self.known.get(&holder).filter(|known| known.by == by && known.answers == answers);
         if same.is_none() && self.known.len() < limits::SITES {
-            self.known.insert(holder, Known { by, came, until });
+            self.known.insert(holder, Known { by, answers, until });
         }
     }
 
     /// Who has a way to this holder, if that is known.
-    pub fn known(&self, holder: SiteId, came: u64, now: Instant) -> Option<SiteId> {
-        let known = self.known.get(&holder).filter(|known| known.came == came && now < known.until);
+    pub fn known(&self, holder: SiteId, answers: u64, now: Instant) -> Option<SiteId> {
+        let known = self.known.get(&holder).filter(|known| known.answers == answers && now < known.until);
         known.map(|known| known.by)
     }
 

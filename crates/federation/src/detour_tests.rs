@@ -52,20 +52,64 @@ fn who_is_silent_is_asked_whether_it_is_there_and_then_gone_round_nearest_first(
 }
 
 #[test]
-fn as_long_as_something_comes_nobody_else_is_asked_and_a_long_way_has_more_time() {
+fn as_long_as_it_answers_nobody_else_is_asked_and_a_long_way_has_more_time() {
     let (mut detour, others) = (begun(400), [near(2, 20)]);
     assert_eq!(step(&mut detour, &others, at(0)), rest(1600));
     for ms in (1400..10_000).step_by(1400) {
-        detour.heard(site(9), at(ms));
+        detour.answered(site(9), at(ms));
         assert_eq!(step(&mut detour, &others, at(ms)), rest(ms + 1600));
     }
-    detour.heard(site(2), at(10_800));
+    detour.answered(site(2), at(10_800));
     assert_eq!(
         step(&mut detour, &others, at(11_600)),
         Next::Ping(site(9)),
         "what others say is no sign of it"
     );
     assert_eq!(step(&mut detour, &others, at(13_300)), Next::Ask(site(2)));
+}
+
+#[test]
+fn who_talks_and_does_not_answer_is_gone_round_after_once_more_the_time() {
+    let (mut detour, others) = (begun(50), [near(2, 20)]);
+    for ms in (0..3000).step_by(100) {
+        detour.heard(site(9), at(ms));
+        let next = step(&mut detour, &others, at(ms));
+        match ms {
+            1000 => assert_eq!(next, Next::Ping(site(9))),
+            _ => assert!(matches!(next, Next::Rest(Some(until)) if until > at(ms)), "{next:?} at {ms}"),
+        }
+    }
+    assert_eq!(step(&mut detour, &others, at(3000)), Next::Ask(site(2)));
+
+    let mut detour = begun(50);
+    assert_eq!(step(&mut detour, &others, at(1000)), Next::Ping(site(9)));
+    detour.heard(site(9), at(1500));
+    assert_eq!(step(&mut detour, &others, at(2499)), rest(2500));
+    assert_eq!(step(&mut detour, &others, at(2500)), Next::Ask(site(2)), "silent again since");
+
+    let mut detour = begun(50);
+    assert_eq!(step(&mut detour, &others, at(1000)), Next::Ping(site(9)));
+    detour.answered(site(9), at(1500));
+    assert_eq!(
+        step(&mut detour, &others, at(1500)),
+        rest(2500),
+        "and then it is asked again whether it is there"
+    );
+}
+
+#[test]
+fn a_holder_that_talks_is_asked_whether_it_hears_before_the_chunk_is_asked_of_it_again() {
+    let (mut detour, others) = gone_round();
+    for ms in (100..6000).step_by(100) {
+        detour.heard(site(9), at(ms));
+        detour.answered(site(2), at(ms));
+        let next = step(&mut detour, &others, at(ms));
+        let is_asked = ms >= 2000 && ms % 1000 == 0;
+        assert_eq!(next == Next::Ping(site(9)), is_asked, "{next:?} at {ms}");
+        assert!(is_asked || matches!(next, Next::Rest(_)), "{next:?} at {ms}");
+    }
+    detour.answered(site(9), at(6000));
+    assert_eq!(step(&mut detour, &others, at(6000)), Next::Ask(site(9)));
 }
 
 #[test]
@@ -121,11 +165,11 @@ fn links_that_are_paid_for_are_taken_only_where_there_is_no_other_way() {
 }
 
 #[test]
-fn what_was_found_out_is_believed_for_a_while_and_until_the_holder_is_heard() {
+fn what_was_found_out_is_believed_for_a_while_and_until_the_holder_answers() {
     let mut detours = Detours::default();
     detours.learn(site(9), site(2), 70, at(0));
     assert_eq!(detours.known(site(9), 70, at(1)), Some(site(2)));
-    assert_eq!(detours.known(site(9), 71, at(1)), None, "it says something again");
+    assert_eq!(detours.known(site(9), 71, at(1)), None, "it answers again");
     detours.learn(site(9), site(2), 70, at(9_000));
     assert_eq!(detours.known(site(9), 70, at(10_000)), None, "then it is asked itself again");
     detours.learn(site(9), site(3), 70, at(10_000));
@@ -162,9 +206,9 @@ fn gone_round() -> (Detour, [Near; 2]) {
 #[test]
 fn a_holder_that_is_back_is_asked_beside_who_fetches_and_that_one_is_waited_for_on() {
     let (mut detour, others) = gone_round();
-    detour.heard(site(9), at(500));
+    detour.answered(site(9), at(500));
     assert_eq!(step(&mut detour, &others, at(500)), rest(750), "it was asked a moment ago");
-    detour.heard(site(2), at(1900));
+    detour.answered(site(2), at(1900));
     assert_eq!(step(&mut detour, &others, at(2000)), Next::Ask(site(9)));
     detour.ended(site(9));
     assert_eq!(step(&mut detour, &others, at(2010)), rest(2260), "no third one is asked beside it");
@@ -189,7 +233,7 @@ fn who_talks_and_comes_no_further_is_not_waited_for_alone() {
     let (mut detour, others) = gone_round();
     let (given, end) = (10_000, 10_000 + FETCHES.as_millis() as u64);
     for ms in (200..end).step_by(200) {
-        detour.heard(site(2), at(ms));
+        detour.answered(site(2), at(ms));
         if ms == given {
             detour.gave(site(2), at(ms));
         }

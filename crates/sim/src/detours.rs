@@ -49,10 +49,12 @@ pub enum Mistake {
     Patient,
     /// Nobody tells the machine that the holder is back.
     Faithful,
+    /// What a site says by itself is taken for a sign that it hears.
+    Credulous,
 }
 
 /// All of them.
-pub const MISTAKES: [Mistake; 7] = [
+pub const MISTAKES: [Mistake; 8] = [
     Mistake::NoPing,
     Mistake::NearestOnly,
     Mistake::Deaf,
@@ -60,6 +62,7 @@ pub const MISTAKES: [Mistake; 7] = [
     Mistake::Forgetful,
     Mistake::Patient,
     Mistake::Faithful,
+    Mistake::Credulous,
 ];
 
 #[derive(Debug)]
@@ -73,6 +76,8 @@ struct Site {
     detours: Detours,
     /// Words that have come from each.
     came: BTreeMap<usize, u64>,
+    /// Of those, what they were asked for.
+    answers: BTreeMap<usize, u64>,
 }
 
 /// Why a chunk is fetched.
@@ -91,23 +96,28 @@ struct Fetch {
     holder: usize,
     whom: Whom,
     detour: Detour,
-    /// Words that had come from whoever was asked last.
-    seen: u64,
+    /// What had come from whoever was asked last.
+    seen: Came,
     begun: Instant,
-    /// Words that had come from the holder by then.
-    came: u64,
     /// The longest that the holder's disk took meanwhile.
     disk: Duration,
     good: Good,
     asked: BTreeSet<usize>,
     /// The holder was asked and may still answer.
     waits: bool,
-    /// Words that had come from the holder when that was looked at last.
-    seen_of_holder: u64,
+    /// What had come from the holder when that was looked at last.
+    seen_of_holder: Came,
     /// Sites that were stuck at some time meanwhile.
     stuck: BTreeSet<usize>,
     /// Since when the link with the holder is good, as far as it was looked at.
     straight_since: Option<Instant>,
+}
+
+/// Words of a site that have come, and how many of them answer something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Came {
+    words: u64,
+    answers: u64,
 }
 
 #[derive(Debug)]
@@ -177,6 +187,7 @@ impl World {
             disk: millis(5),
             detours: Detours::default(),
             came: BTreeMap::new(),
+            answers: BTreeMap::new(),
         };
         let mut world = Self {
             queue: Queue::default(),
@@ -252,7 +263,7 @@ impl World {
         let now = self.queue.now();
         let known = self.known(site, holder).filter(|_| matches!(whom, Whom::Reader(_)));
         let detour = Detour::new(self.near(site, holder), known);
-        let (good, asked, seen) = (self.good_between(site, holder), BTreeSet::new(), 0);
+        let (good, asked, seen) = (self.good_between(site, holder), BTreeSet::new(), Came::default());
         let disk = self.sites[holder].disk;
         let fetch = Fetch {
             site,
@@ -261,7 +272,6 @@ impl World {
             detour,
             seen,
             begun: now,
-            came: self.came(site, holder),
             disk,
             good,
             asked,
@@ -279,8 +289,10 @@ impl World {
         Near { site: id(other), rtt: Some(self.rtt(site, other)), is_paid: false }
     }
 
-    fn came(&self, site: usize, from: usize) -> u64 {
-        self.sites[site].came.get(&from).copied().unwrap_or_default()
+    fn came(&self, site: usize, from: usize) -> Came {
+        let of = |counts: &BTreeMap<usize, u64>| counts.get(&from).copied().unwrap_or_default();
+        let Site { came, answers, .. } = &self.sites[site];
+        Came { words: of(came), answers: of(answers) }
     }
 
     fn linked(&self, one: usize, other: usize) -> bool {
@@ -289,7 +301,8 @@ impl World {
 
     /// Who is known to have a way to a holder.
     fn known(&self, site: usize, holder: usize) -> Option<Near> {
-        let known = self.sites[site].detours.known(id(holder), self.came(site, holder), self.queue.now());
+        let known =
+            self.sites[site].detours.known(id(holder), self.came(site, holder).answers, self.queue.now());
         let known = known.filter(|_| self.mistake != Some(Mistake::Forgetful));
         known.map(|by| self.near(site, number(by)))
     }
@@ -339,6 +352,9 @@ impl World {
                 }
                 Next::Rest(None) if self.gives_up(&fetch) => return self.failed(number_of, fetch),
                 Next::Rest(at) => {
+                    if at.is_none() {
+                        self.sites[site].detours.looked(id(holder), number_of);
+                    }
                     self.queue.plan(at.unwrap_or_else(|| now.after(PATIENCE / 4)), Event::Wake(number_of));
                     self.fetches.insert(number_of, fetch);
                     return;
@@ -355,19 +371,30 @@ impl World {
 
     /// Has it come to the machine's ears what came?
     fn listen(&mut self, fetch: &mut Fetch) {
-        let Some(last) = fetch.detour.last() else { return };
-        let came = self.came(fetch.site, number(last));
-        if came > fetch.seen && self.mistake != Some(Mistake::Deaf) {
-            fetch.detour.heard(last, self.queue.now());
+        let (site, holder) = (fetch.site, fetch.holder);
+        if let Some(last) = fetch.detour.last() {
+            let came = self.came(site, number(last));
+            self.tell(fetch, last, came, fetch.seen);
+            fetch.seen = came;
         }
-        fetch.seen = came;
-        let of_holder = self.came(fetch.site, fetch.holder);
-        if of_holder > fetch.seen_of_holder
-            && ![Some(Mistake::Deaf), Some(Mistake::Faithful)].contains(&self.mistake)
-        {
-            fetch.detour.heard(id(fetch.holder), self.queue.now());
+        let came = self.came(site, holder);
+        if self.mistake != Some(Mistake::Faithful) {
+            self.tell(fetch, id(holder), came, fetch.seen_of_holder);
         }
-        fetch.seen_of_holder = of_holder;
+        fetch.seen_of_holder = came;
+    }
+
+    /// Tells a machine what came of a site since it was told last.
+    fn tell(&self, fetch: &mut Fetch, from: SiteId, came: Came, seen: Came) {
+        let is_credulous = self.mistake == Some(Mistake::Credulous);
+        if self.mistake == Some(Mistake::Deaf) || came == seen {
+            return;
+        }
+        if came.answers > seen.answers || is_credulous {
+            fetch.detour.answered(from, self.queue.now());
+        } else {
+            fetch.detour.heard(from, self.queue.now());
+        }
     }
 
     fn ask(&mut self, number_of: u64, fetch: &mut Fetch, other: usize) {
@@ -392,9 +419,14 @@ impl World {
         }
     }
 
+    fn came_to(&mut self, here: usize, from: usize, is_answer: bool) {
+        *self.sites[here].came.entry(from).or_default() += 1;
+        *self.sites[here].answers.entry(from).or_default() += u64::from(is_answer);
+    }
+
     /// A word of another site.
     fn hear(&mut self, (from, to): Line, word: Word) {
-        *self.sites[to].came.entry(from).or_default() += 1;
+        self.came_to(to, from, matches!(word, Word::Give(_) | Word::Refuse(_) | Word::Pong));
         match word {
             Word::Ask(fetch, None) => {
                 let disk = self.sites[to].disk;
@@ -425,13 +457,13 @@ impl World {
         let Some(fetch) = self.fetches.remove(&number_of) else { return };
         self.count("chunks");
         self.judge_time(&fetch);
-        let (now, came) = (self.queue.now(), self.came(to, fetch.holder));
+        let (now, answers) = (self.queue.now(), self.came(to, fetch.holder).answers);
         self.sites[to].detours.looked(id(fetch.holder), number_of);
         if from == fetch.holder {
             self.sites[to].detours.forget(id(fetch.holder));
         } else {
             self.count("chunks by way of others");
-            self.sites[to].detours.learn(id(fetch.holder), id(from), came, now);
+            self.sites[to].detours.learn(id(fetch.holder), id(from), answers, now);
         }
         match fetch.whom {
             Whom::Reader(0) => self.count("bodies"),

@@ -39,7 +39,7 @@ fn every_mistake_is_found() {
         let by = match mistake {
             Mistake::NoPing | Mistake::Deaf => "straight",
             Mistake::NearestOnly => "reached",
-            Mistake::Hanging | Mistake::Patient => "soon",
+            Mistake::Hanging | Mistake::Patient | Mistake::Credulous => "soon",
             Mistake::Forgetful => "again",
             Mistake::Faithful => "back",
         };

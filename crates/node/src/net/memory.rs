@@ -101,11 +101,13 @@ impl MemoryWorld {
     /// Makes the link between two nodes carry no more than so many bytes a second in each direction, all streams together;
     /// those that are open stay as they are.
     pub fn set_rate(&self, one: NodeId, other: NodeId, bytes_per_second: u64) {
-        self.change(|world| {
-            for pair in [(one, other), (other, one)] {
-                world.pipes.insert(pair, Pipe::new(bytes_per_second));
-            }
-        });
+        self.set_rate_from(one, other, bytes_per_second);
+        self.set_rate_from(other, one, bytes_per_second);
+    }
+
+    /// The same of what `from` says to `to` only.
+    pub fn set_rate_from(&self, from: NodeId, to: NodeId, bytes_per_second: u64) {
+        self.change(|world| world.pipes.insert((from, to), Pipe::new(bytes_per_second)));
     }
 
     /// Breaks the link between two nodes: its streams fail, and it stands again at once.

@@ -171,6 +171,7 @@ impl Peers {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "ended within a chunk").into());
             }
             pass.came(bytes);
+            self.answered.count(answer.node);
             signs.fetch_add(1, Ordering::Relaxed);
             self.received(answer.node, Kind::Payload, bytes);
         }

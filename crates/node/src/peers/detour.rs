@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use skerry_base::{BucketId, ChunkRef, SiteId};
+use skerry_base::{BucketId, ChunkRef, NodeId, SiteId};
 use skerry_federation::budget::Class;
 use skerry_federation::detour::{Detour, Detours, Near, Next, PATIENCE};
 use skerry_federation::flow::Errand;
@@ -29,6 +29,33 @@ impl Known {
     fn lock(&self) -> MutexGuard<'_, Detours> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Counts what each node has answered: what it says by itself is no sign that it hears.
+#[derive(Default)]
+pub(super) struct Answered(Mutex<BTreeMap<NodeId, u64>>);
+
+impl Answered {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It has answered something, or part of an answer came.
+    pub(super) fn count(&self, node: NodeId) {
+        *self.lock().entry(node).or_default() += 1;
+    }
+
+    fn by(&self, node: NodeId) -> u64 {
+        self.lock().get(&node).copied().unwrap_or_default()
+    }
+}
+
+/// What has come from a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Came {
+    /// Bytes over its link, by itself or not.
+    bytes: u64,
+    answers: u64,
 }
 
 /// Where a chunk may be asked for beside the holder.
@@ -65,10 +92,10 @@ struct Search<'a> {
     /// Of all that wait for the holder, which this is.
     who: u64,
     machine: Detour,
-    /// Bytes that had come from whoever was asked last.
-    seen: u64,
+    /// What had come from whoever was asked last.
+    seen: Came,
     /// And over the holder's own link.
-    seen_of_holder: u64,
+    seen_of_holder: Came,
     /// What came of the chunk, by who was asked, and how much of that the machine has been told of.
     signs: BTreeMap<SiteId, (Arc<AtomicU64>, u64)>,
     asked: FuturesUnordered<BoxFuture<'a, Said>>,
@@ -84,7 +111,7 @@ impl<'a> Search<'a> {
         let machine = Detour::new(peers.near(wanted.holder), known.map(|known| peers.near(known)));
         let (asked, refused) = (FuturesUnordered::new(), BTreeMap::new());
         let (who, seen_of_holder) = (peers.reader(), peers.came_itself(wanted.holder));
-        let (seen, signs, failed) = (0, BTreeMap::new(), None);
+        let (seen, signs, failed) = (Came::default(), BTreeMap::new(), None);
         Self { peers, wanted, around, who, machine, seen, seen_of_holder, signs, asked, failed, refused }
     }
 
@@ -116,23 +143,28 @@ impl<'a> Search<'a> {
             match self.machine.step(|| peers.ways_to(holder, around, who, has_failed), now) {
                 Next::Ask(site) => self.ask(site),
                 Next::Ping(site) => {
+                    let (name, rtt) = (peers.roster.name(site), peers.near(site).rtt);
+                    tracing::debug!(site = name, ?rtt, "asks whether it is there: it answers nothing");
                     self.asked.push(Box::pin(async move { Said::Pong(site, peers.is_there(site).await) }));
                 }
                 Next::Rest(None) if around == Around::Refuse => return Err(PeerError::Quiet),
-                Next::Rest(at) => return Ok(at.map_or(PATIENCE / 4, |at| at.since(now))),
+                Next::Rest(Some(at)) => return Ok(at.since(now)),
+                Next::Rest(None) => {
+                    // Who has nobody left to ask keeps no other from looking.
+                    peers.detours.lock().looked(holder, who);
+                    return Ok(PATIENCE / 4);
+                }
                 Next::Over => return Err(self.nobody()),
             }
         }
     }
 
-    /// Tells the machine of what came over the link of whoever was asked last, and of the chunk; and whether the holder can be heard.
+    /// Tells the machine of what came from whoever was asked last, and of the chunk; and whether the holder can be heard.
     fn listen(&mut self) {
         let (now, holder) = (self.peers.clock.now(), self.wanted.holder);
-        let of_holder = self.peers.came_itself(holder);
-        if of_holder > self.seen_of_holder {
-            self.machine.heard(holder, now);
-        }
-        self.seen_of_holder = of_holder;
+        let came = self.peers.came_itself(holder);
+        self.tell(holder, came, self.seen_of_holder);
+        self.seen_of_holder = came;
         for (site, (signs, told)) in &mut self.signs {
             let came = signs.load(Ordering::Relaxed);
             if came > *told {
@@ -142,10 +174,17 @@ impl<'a> Search<'a> {
         }
         let Some(last) = self.machine.last() else { return };
         let came = self.peers.came_from(last);
-        if came > self.seen {
-            self.machine.heard(last, now);
-        }
+        self.tell(last, came, self.seen);
         self.seen = came;
+    }
+
+    fn tell(&mut self, site: SiteId, came: Came, seen: Came) {
+        let now = self.peers.clock.now();
+        if came.answers > seen.answers {
+            self.machine.answered(site, now);
+        } else if came.bytes > seen.bytes {
+            self.machine.heard(site, now);
+        }
     }
 
     /// Asks the holder itself, or another to fetch it over its own link.
@@ -170,7 +209,7 @@ impl<'a> Search<'a> {
         match said {
             Said::Pong(site, is_there) => {
                 if is_there {
-                    self.machine.heard(site, self.peers.clock.now());
+                    self.machine.answered(site, self.peers.clock.now());
                 }
                 return None;
             }
@@ -248,7 +287,11 @@ impl Peers {
     async fn is_there(&self, site: SiteId) -> bool {
         let Some(node) = self.roster.node(site) else { return false };
         let Some(life) = self.net.lives().get(&node).copied() else { return false };
-        self.net.answers(node, life).await
+        let is_there = self.net.answers(node, life).await;
+        if is_there {
+            self.answered.count(node);
+        }
+        is_there
     }
 
     fn near(&self, site: SiteId) -> Near {
@@ -258,7 +301,7 @@ impl Peers {
 
     /// Who is known to have a way to a holder.
     fn way_to(&self, holder: SiteId) -> Option<SiteId> {
-        self.detours.lock().known(holder, self.came_from(holder), self.clock.now())
+        self.detours.lock().known(holder, self.came_from(holder).answers, self.clock.now())
     }
 
     /// Whom one that waits may ask to fetch a chunk: while the holder may still answer, only one of all looks for a way.
@@ -283,23 +326,25 @@ impl Peers {
         site != self.circuits.me() && self.course(site).is_some_and(|course| course.hops == 0)
     }
 
-    /// Bytes that came over the link to a site: where others carry it, over the link to the first of them.
-    fn came_from(&self, site: SiteId) -> u64 {
-        let Some(node) = self.roster.node(site) else { return 0 };
-        self.net.came(self.net.course(node).and_then(|course| course.via).unwrap_or(node))
+    /// What came from a site: of bytes, where others carry it, those over the link to the first of them.
+    fn came_from(&self, site: SiteId) -> Came {
+        let Some(node) = self.roster.node(site) else { return Came::default() };
+        let link = self.net.course(node).and_then(|course| course.via).unwrap_or(node);
+        Came { bytes: self.net.came(link), answers: self.answered.by(node) }
     }
 
-    /// Bytes that came over a site's own link.
-    fn came_itself(&self, site: SiteId) -> u64 {
-        self.roster.node(site).map_or(0, |node| self.net.came(node))
+    /// The same over its own link.
+    fn came_itself(&self, site: SiteId) -> Came {
+        let of = |node| Came { bytes: self.net.came(node), answers: self.answered.by(node) };
+        self.roster.node(site).map(of).unwrap_or_default()
     }
 
     /// Who gave a chunk.
     fn learn(&self, holder: SiteId, by: SiteId) {
-        let (came, now) = (self.came_from(holder), self.clock.now());
+        let (answers, now) = (self.came_from(holder).answers, self.clock.now());
         match by == holder {
             true => self.detours.lock().forget(holder),
-            false => self.detours.lock().learn(holder, by, came, now),
+            false => self.detours.lock().learn(holder, by, answers, now),
         }
     }
 }

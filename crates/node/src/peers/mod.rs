@@ -138,6 +138,7 @@ pub(crate) struct Peers {
     parts: Arc<parts::Parts>,
     flows: Arc<flows::Flows>,
     detours: detour::Known,
+    answered: detour::Answered,
     gifts: gifts::Gifts,
     /// Sites to and from which what crosses is paid for, here or there.
     paid: Mutex<BTreeSet<SiteId>>,
@@ -257,6 +258,7 @@ impl Peers {
             parts: parts::Parts::new(clock),
             flows: flows::Flows::new(clock),
             detours: detour::Known::default(),
+            answered: detour::Answered::default(),
             gifts: gifts::Gifts::default(),
             paid: Mutex::default(),
             readers: AtomicU64::new(0),
@@ -287,6 +289,8 @@ impl Peers {
     /// There is a new link to a node: nothing is known yet of what it understands.
     pub(crate) fn meet(&self, node: NodeId) -> Speech {
         let speech = Speech::default();
+        // Each end has heard the other.
+        self.answered.count(node);
         self.speech.lock().unwrap_or_else(PoisonError::into_inner).insert(node, speech.clone());
         speech
     }
@@ -471,6 +475,7 @@ impl Peers {
         }
         let answer =
             frame::read(&mut stream).await?.ok_or(PeerError::Senseless("closed without an answer"))?;
+        self.answered.count(node);
         let crossed = answer.len();
         let response = codec::decode(&packed::open(answer)?)?;
         if carries_records(&response) {

@@ -1,5 +1,7 @@
 //! Bodies behind a link that is silent or gone, while a third site has a link with both.
 
+use std::time::Duration;
+
 use skerry_base::kv::View;
 use skerry_gateway::service::{BucketPatch, ErrorKind};
 use skerry_model::space;
@@ -53,6 +55,36 @@ async fn a_body_behind_a_silent_link_comes_by_way_of_a_third_site() {
     assert!(reader.site().linked(writer.id()), "the link still stands");
     assert_eq!(chunks_at(between, writer).await, 4, "an evictable copy in between");
     assert_eq!(chunks_at(reader, writer).await, 4);
+    world.stop().await;
+}
+
+/// Until the link is dead nobody says that it does not hear; what it says by itself goes on coming.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_talks_and_does_not_hear_is_gone_round() {
+    let world = TestWorld::new(3).await;
+    let body = written(&world, 3 * MIB + 7).await;
+    let [writer, between, reader] = &world.sites[..] else { panic!("three sites") };
+    reader.set_rate_to(writer, 1);
+    writer.sever(reader);
+    reader.until("it is linked again", || async { reader.site().linked(writer.id()) }).await;
+    let before = reader.received_from(writer);
+    let (site, asked) = (writer.site().clone(), reader.id());
+    let talks = async {
+        // Questions that come, and whose answers do not.
+        let mut questions = tokio::task::JoinSet::new();
+        loop {
+            let site = site.clone();
+            questions.spawn(async move { site.peers.dialect(asked).await });
+            tokio::time::timeout(Duration::from_millis(100), std::future::pending::<()>()).await.ok();
+        }
+    };
+    let read = async { tokio::time::timeout(Duration::from_secs(12), reader.get("films", "film")).await };
+    tokio::select! {
+        () = talks => {}
+        read = read => assert_eq!(read.unwrap().unwrap(), body),
+    }
+    assert!(reader.received_from(writer) > before, "it was heard meanwhile");
+    assert_eq!(chunks_at(between, writer).await, 4, "an evictable copy in between");
     world.stop().await;
 }
 

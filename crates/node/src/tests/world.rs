@@ -199,6 +199,11 @@ impl TestSite {
         self.net.set_rate(self.node(), other.node(), rate);
     }
 
+    /// The same of what this site says to it only.
+    pub(super) fn set_rate_to(&self, other: &Self, rate: u64) {
+        self.net.set_rate_from(self.node(), other.node(), rate);
+    }
+
     /// Breaks the link to another site, which stands again at once.
     pub(super) fn sever(&self, other: &Self) {
         self.net.sever(self.node(), other.node());

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use skerry_federation::detour::{FETCHES, PATIENCE, PATIENCE_MAX, ROUND};
 
-use super::links::DEAD;
 use super::{Fetch, Whom, World, id, pair};
 
 /// What was good from the beginning of a fetch until now.
@@ -24,9 +23,9 @@ pub(super) struct Good {
     beside: bool,
 }
 
-/// How long whoever is silent is waited for.
+/// How long whoever does not answer is waited for, though it talks.
 fn waited(rtt: Duration) -> Duration {
-    (rtt * 4).clamp(PATIENCE, PATIENCE_MAX) * 2
+    (rtt * 4).clamp(PATIENCE, PATIENCE_MAX) * 3
 }
 
 impl World {
@@ -54,7 +53,8 @@ impl World {
                 && self.is_good(*relay, holder)
         };
         let relays = (0..self.sites.len()).filter(is_relay).collect();
-        let known = self.sites[site].detours.known(id(holder), self.came(site, holder), self.queue.now());
+        let known =
+            self.sites[site].detours.known(id(holder), self.came(site, holder).answers, self.queue.now());
         let known = known.map(super::number);
         Good { direct: self.is_good(site, holder), relays, known, beside }
     }
@@ -109,16 +109,17 @@ impl World {
         let detour = |relay| {
             let (near, far) = (self.rtt(site, relay), self.rtt(relay, holder));
             let stuck = if fetch.stuck.contains(&relay) { FETCHES } else { Duration::ZERO };
-            waited(near).max(waited(far)) + PATIENCE + (near + far) * 2 + stuck
+            let silent = waited(near).max(waited(far)) + PATIENCE + stuck;
+            // Who was good all the time gives it at once.
+            let waits = if fetch.good.relays.contains(&relay) { Duration::ZERO } else { silent };
+            waits + (near + far) * 2
         };
         // Whoever broke off may have waited for the disk until then.
         let disks = fetch.disk * self.sites.len() as u32;
         let (direct, ways) = (self.rtt(site, holder), between.map(detour).sum::<Duration>());
         // Another may look for a way first.
         let looks = if fetch.good.beside { 2 } else { 1 };
-        // What the holder says by itself passes for a sign that it hears until the link is dead.
-        let noise = if self.came(site, holder) > fetch.came { DEAD } else { Duration::ZERO };
-        disks + waited(direct) * 2 + direct * 2 + ways * looks + noise
+        disks + (waited(direct) + PATIENCE + direct * 2 + ways) * looks
     }
 
     /// Looks since when the link with the holder is good.

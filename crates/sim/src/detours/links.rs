@@ -114,8 +114,8 @@ impl World {
         if !link.up {
             *link = Link { up: true, epoch: link.epoch + 1, ways: Default::default() };
             for (here, there) in [(one, other), (other, one)] {
-                // The greeting.
-                *self.sites[here].came.entry(there).or_default() += 1;
+                // The greeting: both ends have heard each other.
+                self.came_to(here, there, true);
             }
         }
     }
