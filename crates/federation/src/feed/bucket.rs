@@ -23,7 +23,7 @@ pub(super) struct Running {
     /// Batches that overtook others.
     pub(super) early: BTreeMap<u8, Batch>,
     pub(super) deadline: Instant,
-    /// As long as nothing came: when another source is looked for, if it may be.
+    /// As long as nothing came: when another source is looked for.
     pub(super) patience: Option<Instant>,
     pub(super) started: Instant,
     /// It was asked of another node of this site, with the bodies.
@@ -103,8 +103,6 @@ pub(super) struct Bucket {
     /// Sources to pull from though they are not known to have more.
     pub(super) asks: BTreeSet<SiteId>,
     pub(super) pull: Option<Running>,
-    /// A pull was given up for another source, and nothing has come since: the next is waited for to its deadline.
-    pub(super) hurried: bool,
     pub(super) pending: VecDeque<Pending>,
     /// What the batches on their way to the store will add to the vector.
     pub(super) handed: Vector,
@@ -147,7 +145,6 @@ impl Bucket {
             most: Most::default(),
             asks: BTreeSet::new(),
             pull: None,
-            hurried: false,
             pending: VecDeque::new(),
             handed: Vector::new(),
             broken: false,

@@ -147,7 +147,6 @@ impl Feed {
     pub(super) fn time_out(&mut self, id: BucketId, cx: &mut Context<'_>) {
         let late = |bucket: &Bucket| bucket.pull.as_ref().is_some_and(|pull| pull.deadline <= cx.now);
         if self.buckets.get(&id).is_some_and(late) {
-            self.buckets.get_mut(&id).into_iter().for_each(|bucket| bucket.hurried = false);
             self.fail_pull(id, Failure::Silent, cx);
         }
         self.look_elsewhere(id, cx);
@@ -161,7 +160,9 @@ impl Feed {
         }
     }
 
-    /// Nothing has come of a pull for a while: it is given up if another source is known to have what is lacked, and can be asked.
+    /// Nothing has come of a pull for a while, nor of any other from that source: it is given up if another is known to have what is
+    /// lacked. Not for one that failed lately: two that are slow would be given up for each other for ever. Nor where a link is
+    /// paid for, over which the same would come twice; a node of the same site gives bodies along, which others do not.
     fn look_elsewhere(&mut self, id: BucketId, cx: &mut Context<'_>) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         let Some(pull) = bucket.pull.as_mut().filter(|pull| pull.patience.is_some_and(|at| at <= cx.now))
@@ -169,16 +170,25 @@ impl Feed {
             return;
         };
         pull.patience = Some(cx.now.after(limits::PULL_PATIENCE));
-        let (source, mine) = (pull.source, pull.base.clone());
-        if bucket.settling == Some(source) || bucket.compare_with == Some(source) {
+        let (source, mut mine) = (pull.source, pull.base.clone());
+        let must = pull.whole || bucket.settling == Some(source) || bucket.compare_with == Some(source);
+        let is_paid =
+            |site: SiteId, cx: &Context<'_>| cx.peers.is_payer(site) || cx.peers.pays_for(site).is_some();
+        let gives = self.sites.gave_since(source, pull.started);
+        if must || gives || is_paid(source, cx) || !bucket.pending.is_empty() {
             return;
         }
+        // Fresh records came beside the pull.
+        let Some(stored) = cx.vector(id) else { return };
+        mine.merge(&stored);
         let mut but = self.spent.clone();
         but.insert(source);
-        let Choice::Ask(other) = bucket.choose(&mine, (&self.sites, &but), cx) else { return };
-        if bucket.ahead(&mine).contains(&other) {
-            bucket.hurried = true;
-            self.fail_pull(id, Failure::Silent, cx);
+        while let Choice::Ask(other) = bucket.choose(&mine, (&self.sites, &but), cx) {
+            let is_well = bucket.source(other).tries == 0 && self.sites.tries(other, cx.now) == Some(0);
+            if is_well && !is_paid(other, cx) && bucket.ahead(&mine).contains(&other) {
+                return self.fail_pull(id, Failure::Silent, cx);
+            }
+            but.insert(other);
         }
     }
 
@@ -229,8 +239,7 @@ impl Feed {
         pull.patience = None;
         pull.received += batch.items.iter().map(|item| item.len() as u64).sum::<u64>();
         pull.early.insert(batch.index, batch);
-        self.buckets.get_mut(&id).into_iter().for_each(|bucket| bucket.hurried = false);
-        if self.sites.well(from) {
+        if self.sites.gave(from, cx.now) {
             self.recovered(from, cx);
         }
         while let Some(next) = self.next_in_order(id) {
@@ -401,7 +410,7 @@ fn ask(
     let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches: batches as u8 | marks };
     let way = cx.peers.rtt(source) * 4;
     let deadline = cx.now.after(limits::PULL_TIMEOUT + way);
-    let patience = (!bucket.hurried).then(|| cx.now.after(limits::PULL_PATIENCE + way));
+    let patience = Some(cx.now.after(limits::PULL_PATIENCE + way));
     bucket.pull = Some(Running {
         ticket,
         source,

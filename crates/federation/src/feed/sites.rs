@@ -60,6 +60,8 @@ struct Standing {
     /// Failures in a row.
     tries: u8,
     until: Option<Instant>,
+    /// When a batch came from it last, of any bucket.
+    gave: Option<Instant>,
     line: Line,
 }
 
@@ -148,6 +150,19 @@ impl Sites {
             self.pauses.remove(&(before, site));
         }
         self.pauses.insert((until, site));
+    }
+
+    /// A batch came from a site; whether it had failed before.
+    pub(super) fn gave(&mut self, site: SiteId, now: Instant) -> bool {
+        if let Some(standing) = self.sites.get_mut(&site) {
+            standing.gave = Some(now);
+        }
+        self.well(site)
+    }
+
+    /// Whether one came since then.
+    pub(super) fn gave_since(&self, site: SiteId, since: Instant) -> bool {
+        self.sites.get(&site).and_then(|standing| standing.gave).is_some_and(|gave| gave >= since)
     }
 
     /// A site answered, or there is a new link to it; whether it had failed before.

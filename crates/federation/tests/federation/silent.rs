@@ -63,9 +63,9 @@ fn who_has_it_too_is_asked_where_nothing_comes() {
     assert!(has_all(&mut world, 0, 1..=1));
 }
 
-/// Whoever is asked needs longer than that: nobody is given up for the other again and again.
+/// Whoever is asked needs longer than that: nobody is given up for one that failed itself.
 #[test]
-fn who_is_slow_to_answer_is_waited_for_where_the_other_is_slow_too() {
+fn who_is_silent_is_waited_for_where_the_other_is_silent_too() {
     let mut world = three();
     for other in [1, 2] {
         world.silence(0, other);
@@ -75,10 +75,28 @@ fn who_is_slow_to_answer_is_waited_for_where_the_other_is_slow_too() {
     let before = world.sites[0].machine.stats().pulls;
     world.run(seconds(9));
     assert_eq!(world.sites[0].machine.stats().pulls - before, 2, "one is given up, the other is waited for");
+    world.run(seconds(40));
+    assert!(world.sites[0].machine.stats().pulls - before <= 6, "and then each as long as ever");
     world.heal(0, 1);
     world.heal(0, 2);
     world.run(seconds(70));
     world.assert_converged(bucket(1), &[0, 1, 2]);
+}
+
+#[test]
+fn nobody_is_given_up_where_no_other_has_more() {
+    let mut world = three();
+    world.cut(1, 2);
+    world.silence(0, 1);
+    world.put(2, bucket(1), 1);
+    world.run(seconds(1));
+    let failed = world.sites[0].machine.stats().pulls_failed;
+    world.put(1, bucket(1), 2);
+    world.run(seconds(9));
+    assert_eq!(world.sites[0].machine.stats().pulls_failed, failed);
+    world.heal(0, 1);
+    world.run(seconds(10));
+    assert_eq!(world.sites[0].store.visible(bucket(1)).len(), 2);
 }
 
 #[test]

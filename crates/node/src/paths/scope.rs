@@ -7,6 +7,7 @@
 //! that was reached, by what is known of the sites when it is given; a write that did not reach its scope is kept, and the
 //! refusal says so; a PUT that is repeated within minutes tries again without a new version, unless versioning is enabled.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -454,11 +455,12 @@ pub(crate) async fn held_by(
 /// Has another site hold it; asks again as long as it comes nearer. A site that came nearer with something a moment ago is not
 /// given up because the link to it broke, nor because it takes another version first.
 async fn hold_at(site: &Arc<Site>, class: Urgency, other: SiteId, request: &Request) -> Result<(), Unheld> {
+    let mut request = Cow::Borrowed(request);
     let (begun, mut most, waits) = (site.clock.now(), None, site.peers.waits());
     let nearer = || site.copies.nearer(other);
     let rests = |nearer: Option<Instant>| site.clock.now().since(nearer.map_or(begun, |at| at.max(begun)));
     loop {
-        match site.peers.call_as(class, other, request).await.map(|answer| answer.response) {
+        match site.peers.call_as(class, other, &request).await.map(|answer| answer.response) {
             Ok(Response::Held) => {
                 site.copies.note_nearer(other, site.clock.now());
                 return Ok(());
@@ -466,6 +468,11 @@ async fn hold_at(site: &Arc<Site>, class: Urgency, other: SiteId, request: &Requ
             Ok(Response::Holding(bytes)) if most.is_none_or(|most| bytes > most) => {
                 if bytes > 0 {
                     site.copies.note_nearer(other, site.clock.now());
+                    // It has that, and fetches what else it lacks: with each question it would cross again.
+                    without_payload(&mut request);
+                } else {
+                    // It had no memory for what was sent along.
+                    breath().await;
                 }
                 most = Some(bytes);
             }
@@ -495,6 +502,14 @@ async fn hold_at(site: &Arc<Site>, class: Urgency, other: SiteId, request: &Requ
                 breath().await;
             }
         }
+    }
+}
+
+fn without_payload(request: &mut Cow<'_, Request>) {
+    if let Request::Hold(hold) = &**request
+        && !hold.payload.is_empty()
+    {
+        *request = Cow::Owned(Request::Hold(Hold { payload: Vec::new(), ..hold.clone() }));
     }
 }
 

@@ -171,7 +171,10 @@ impl Peers {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "ended within a chunk").into());
             }
             pass.came(bytes);
-            self.answered.count(answer.node);
+            // What landmarks forwarded does not say that this link carries questions.
+            if !answer.is_given {
+                self.answered.count(answer.node);
+            }
             signs.fetch_add(1, Ordering::Relaxed);
             self.received(answer.node, Kind::Payload, bytes);
         }

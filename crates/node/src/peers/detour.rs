@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use skerry_base::{BucketId, ChunkRef, NodeId, SiteId};
+use skerry_base::{BucketId, ChunkRef, Instant, NodeId, SiteId};
 use skerry_federation::budget::Class;
 use skerry_federation::detour::{Detour, Detours, Near, Next, PATIENCE};
 use skerry_federation::flow::Errand;
@@ -50,12 +50,42 @@ impl Answered {
     }
 }
 
+/// So many bytes are taken for an answer: nobody says so much by himself whose packets are not acknowledged. Over a slow link
+/// all of an answer may take longer than is waited for.
+const BULK: u64 = 4 << 10;
+
 /// What has come from a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Came {
     /// Bytes over its link, by itself or not.
     bytes: u64,
     answers: u64,
+}
+
+/// What the machine was told of.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    bytes: u64,
+    /// What had come when the last answer did.
+    answered: Came,
+}
+
+impl Seen {
+    fn all(came: Came) -> Self {
+        Self { bytes: came.bytes, answered: came }
+    }
+
+    /// Tells the machine what came since.
+    fn tell(&mut self, machine: &mut Detour, (site, came): (SiteId, Came), now: Instant) {
+        let is_bulk = came.bytes >= self.answered.bytes.saturating_add(BULK);
+        if came.answers > self.answered.answers || is_bulk {
+            machine.answered(site, now);
+            self.answered = came;
+        } else if came.bytes > self.bytes {
+            machine.heard(site, now);
+        }
+        self.bytes = came.bytes;
+    }
 }
 
 /// Where a chunk may be asked for beside the holder.
@@ -93,9 +123,9 @@ struct Search<'a> {
     who: u64,
     machine: Detour,
     /// What had come from whoever was asked last.
-    seen: Came,
-    /// And over the holder's own link.
-    seen_of_holder: Came,
+    seen: Seen,
+    /// And from the holder itself: of bytes, those over its own link.
+    seen_of_holder: Seen,
     /// What came of the chunk, by who was asked, and how much of that the machine has been told of.
     signs: BTreeMap<SiteId, (Arc<AtomicU64>, u64)>,
     asked: FuturesUnordered<BoxFuture<'a, Said>>,
@@ -110,8 +140,8 @@ impl<'a> Search<'a> {
         let known = peers.way_to(wanted.holder).filter(|_| around == Around::Others);
         let machine = Detour::new(peers.near(wanted.holder), known.map(|known| peers.near(known)));
         let (asked, refused) = (FuturesUnordered::new(), BTreeMap::new());
-        let (who, seen_of_holder) = (peers.reader(), peers.came_itself(wanted.holder));
-        let (seen, signs, failed) = (Came::default(), BTreeMap::new(), None);
+        let (who, seen_of_holder) = (peers.reader(), Seen::all(peers.came_itself(wanted.holder)));
+        let (seen, signs, failed) = (Seen::default(), BTreeMap::new(), None);
         Self { peers, wanted, around, who, machine, seen, seen_of_holder, signs, asked, failed, refused }
     }
 
@@ -163,8 +193,7 @@ impl<'a> Search<'a> {
     fn listen(&mut self) {
         let (now, holder) = (self.peers.clock.now(), self.wanted.holder);
         let came = self.peers.came_itself(holder);
-        self.tell(holder, came, self.seen_of_holder);
-        self.seen_of_holder = came;
+        self.seen_of_holder.tell(&mut self.machine, (holder, came), now);
         for (site, (signs, told)) in &mut self.signs {
             let came = signs.load(Ordering::Relaxed);
             if came > *told {
@@ -174,17 +203,7 @@ impl<'a> Search<'a> {
         }
         let Some(last) = self.machine.last() else { return };
         let came = self.peers.came_from(last);
-        self.tell(last, came, self.seen);
-        self.seen = came;
-    }
-
-    fn tell(&mut self, site: SiteId, came: Came, seen: Came) {
-        let now = self.peers.clock.now();
-        if came.answers > seen.answers {
-            self.machine.answered(site, now);
-        } else if came.bytes > seen.bytes {
-            self.machine.heard(site, now);
-        }
+        self.seen.tell(&mut self.machine, (last, came), now);
     }
 
     /// Asks the holder itself, or another to fetch it over its own link.
@@ -195,7 +214,7 @@ impl<'a> Search<'a> {
             let (by, holder) = (peers.roster.name(site), peers.roster.name(holder));
             tracing::debug!(by, holder, "asks another for a chunk: the holder is silent or has no link");
         }
-        self.seen = peers.came_from(site);
+        self.seen = Seen::all(peers.came_from(site));
         let signs: Arc<AtomicU64> = Arc::default();
         self.signs.insert(site, (signs.clone(), 0));
         let asked =
@@ -221,7 +240,7 @@ impl<'a> Search<'a> {
                 self.failed = Some(error);
                 self.machine.ended(site);
                 // What came before says nothing of another link.
-                self.seen_of_holder = self.peers.came_itself(holder);
+                self.seen_of_holder = Seen::all(self.peers.came_itself(holder));
             }
             Said::Chunk(site, said) if site == holder => return Some(said),
             Said::Chunk(site, said) => {
@@ -333,7 +352,7 @@ impl Peers {
         Came { bytes: self.net.came(link), answers: self.answered.by(node) }
     }
 
-    /// The same over its own link.
+    /// The same, of bytes those over its own link.
     fn came_itself(&self, site: SiteId) -> Came {
         let of = |node| Came { bytes: self.net.came(node), answers: self.answered.by(node) };
         self.roster.node(site).map(of).unwrap_or_default()

@@ -16,7 +16,7 @@ fn asking(scope: &str) -> RequestContext {
     RequestContext { scope: Some(scope.into()), ..context() }
 }
 
-async fn put(site: &TestSite, scope: &str, key: &str, body: bytes::Bytes) -> Outcome<PutOutcome> {
+pub(super) async fn put(site: &TestSite, scope: &str, key: &str, body: bytes::Bytes) -> Outcome<PutOutcome> {
     let request = PutObject {
         bucket: "safe".into(),
         key: key.into(),

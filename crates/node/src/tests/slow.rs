@@ -12,6 +12,7 @@ use skerry_model::space;
 use tokio::sync::oneshot;
 
 use super::nodes::leased;
+use super::scope::put;
 use super::world::{TestSite, TestWorld, noise};
 use crate::peers::Waits;
 use crate::peers::message::{Part, Read, Request, Response, Which};
@@ -167,6 +168,25 @@ async fn a_body_of_which_nothing_came_is_not_waited_for() {
 }
 
 const COPY: usize = 1_000_000;
+
+/// The first of it goes along with the question, which is asked again and again while the rest is fetched.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_site_is_to_hold_crosses_a_slow_link_once() {
+    let world = TestWorld::new(2).await;
+    let [one, other] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("safe").await.unwrap();
+    one.put("safe", "small", noise(100, 1)).await.unwrap();
+    other.until("it follows the bucket", || async { other.get("safe", "small").await.is_ok() }).await;
+    world.converged("safe").await;
+    slow_from_now_on(&world, one, other, RATE).await;
+    let (body, before) = (noise(5 * MIB, 2), other.payload_received());
+    let put = put(one, "sites=2", "film", body.clone()).await.unwrap();
+    assert_eq!(put.receipt.scope.as_deref(), Some("sites=2"));
+    let came = other.payload_received() - before;
+    let once = body.len() as u64..(body.len() + 10_000) as u64;
+    assert!(once.contains(&came), "{came} bytes of a body of {}", body.len());
+    world.stop().await;
+}
 
 /// Bodies of the first site to be held at the second, which is near and slow; the third is far and fast. What those two had
 /// received before.

@@ -17,7 +17,7 @@ use super::{Fetch, Whom, World, id, pair};
 pub(super) struct Good {
     direct: bool,
     relays: BTreeSet<usize>,
-    /// There was somebody who is known to have a way, and nothing has come from the holder since.
+    /// There was somebody who is known to have a way, and the holder has answered nothing since.
     known: Option<usize>,
     /// Another reader here waited for the same holder.
     beside: bool,
