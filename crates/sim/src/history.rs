@@ -284,8 +284,12 @@ impl History {
     /// A process came up and has these records of a bucket: what its former life was deciding, it has or not.
     pub fn found(&mut self, site: usize, bucket: BucketId, stored: &BTreeSet<Dot>) {
         let drops = self.drops.get(site).cloned().unwrap_or_default();
-        let gone = drops.into_iter().filter(|(of, dot)| *of == bucket && !stored.contains(dot));
-        gone.for_each(|(_, dot)| self.dropped(site, bucket, dot));
+        for (_, dot) in drops.into_iter().filter(|(of, _)| *of == bucket) {
+            match stored.contains(&dot) {
+                true => self.kept(site, bucket, dot),
+                false => self.dropped(site, bucket, dot),
+            }
+        }
         for dot in stored {
             let Some(place) = self.write(bucket, *dot).map(|write| write.place.clone()) else { continue };
             if !self.memories.get(site).is_some_and(|memory| memory.holds(&place, *dot)) {
