@@ -174,7 +174,8 @@ impl Feed {
         let must = pull.whole || bucket.settling == Some(source) || bucket.compare_with == Some(source);
         let is_paid =
             |site: SiteId, cx: &Context<'_>| cx.peers.is_payer(site) || cx.peers.pays_for(site).is_some();
-        let gives = self.sites.gave_since(source, pull.started);
+        let patience = limits::PULL_PATIENCE + cx.peers.rtt(source) * 4;
+        let gives = self.sites.gave_within(source, patience, cx.now);
         if must || gives || is_paid(source, cx) || !bucket.pending.is_empty() {
             return;
         }
@@ -183,12 +184,11 @@ impl Feed {
         mine.merge(&stored);
         let mut but = self.spent.clone();
         but.insert(source);
-        while let Choice::Ask(other) = bucket.choose(&mine, (&self.sites, &but), cx) {
-            let is_well = bucket.source(other).tries == 0 && self.sites.tries(other, cx.now) == Some(0);
-            if is_well && !is_paid(other, cx) && bucket.ahead(&mine).contains(&other) {
-                return self.fail_pull(id, Failure::Silent, cx);
-            }
-            but.insert(other);
+        // Whoever is chosen now is then asked.
+        let Choice::Ask(other) = bucket.choose(&mine, (&self.sites, &but), cx) else { return };
+        let is_well = bucket.source(other).tries == 0 && self.sites.tries(other, cx.now) == Some(0);
+        if is_well && !is_paid(other, cx) && bucket.ahead(&mine).contains(&other) {
+            self.fail_pull(id, Failure::Silent, cx);
         }
     }
 

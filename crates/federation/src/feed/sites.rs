@@ -5,6 +5,7 @@
 //! who waits for a site is let go when it may be asked again.
 
 use core::ops::Bound;
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use skerry_base::{BucketId, Instant, SiteId};
@@ -160,9 +161,10 @@ impl Sites {
         self.well(site)
     }
 
-    /// Whether one came since then.
-    pub(super) fn gave_since(&self, site: SiteId, since: Instant) -> bool {
-        self.sites.get(&site).and_then(|standing| standing.gave).is_some_and(|gave| gave >= since)
+    /// Whether one came within this time.
+    pub(super) fn gave_within(&self, site: SiteId, span: Duration, now: Instant) -> bool {
+        let gave = self.sites.get(&site).and_then(|standing| standing.gave);
+        gave.is_some_and(|gave| now < gave.after(span))
     }
 
     /// A site answered, or there is a new link to it; whether it had failed before.

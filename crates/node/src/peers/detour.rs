@@ -59,6 +59,8 @@ const BULK: u64 = 4 << 10;
 struct Came {
     /// Bytes over its link, by itself or not.
     bytes: u64,
+    /// That link is another's, who carries it: what comes may be its own.
+    is_carried: bool,
     answers: u64,
 }
 
@@ -77,7 +79,7 @@ impl Seen {
 
     /// Tells the machine what came since.
     fn tell(&mut self, machine: &mut Detour, (site, came): (SiteId, Came), now: Instant) {
-        let is_bulk = came.bytes >= self.answered.bytes.saturating_add(BULK);
+        let is_bulk = !came.is_carried && came.bytes >= self.answered.bytes.saturating_add(BULK);
         if came.answers > self.answered.answers || is_bulk {
             machine.answered(site, now);
             self.answered = came;
@@ -348,13 +350,15 @@ impl Peers {
     /// What came from a site: of bytes, where others carry it, those over the link to the first of them.
     fn came_from(&self, site: SiteId) -> Came {
         let Some(node) = self.roster.node(site) else { return Came::default() };
-        let link = self.net.course(node).and_then(|course| course.via).unwrap_or(node);
-        Came { bytes: self.net.came(link), answers: self.answered.by(node) }
+        let via = self.net.course(node).and_then(|course| course.via);
+        let bytes = self.net.came(via.unwrap_or(node));
+        Came { bytes, is_carried: via.is_some(), answers: self.answered.by(node) }
     }
 
     /// The same, of bytes those over its own link.
     fn came_itself(&self, site: SiteId) -> Came {
-        let of = |node| Came { bytes: self.net.came(node), answers: self.answered.by(node) };
+        let of =
+            |node| Came { bytes: self.net.came(node), is_carried: false, answers: self.answered.by(node) };
         self.roster.node(site).map(of).unwrap_or_default()
     }
 
