@@ -211,7 +211,8 @@ pub(crate) fn source(headers: &HeaderMap) -> Outcome<Source> {
         Some((path, version)) => (path, Some(super::version_id(version)?)),
         None => (raw.as_str(), None),
     };
-    let path = decode(path, false).ok_or_else(|| argument(NAME, "is not percent-encoded UTF-8"))?;
+    // Encoded as in a form, as S3 takes it: SDKs say `%2B` for a plus.
+    let path = decode(path, true).ok_or_else(|| argument(NAME, "is not percent-encoded UTF-8"))?;
     let Some((bucket, key)) = path.strip_prefix('/').unwrap_or(&path).split_once('/') else {
         return Err(argument(NAME, "must be bucket/key"));
     };

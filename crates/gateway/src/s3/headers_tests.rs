@@ -63,8 +63,8 @@ fn only_what_changes_nothing_is_taken_of_classes_and_acls() {
 #[test]
 fn sources_are_decoded_and_checked() {
     let read = |value: &str| source(&headers(&[("x-amz-copy-source", value)]));
-    let found = read("/abc/a%2Fb%3F+c?versionId=v1").unwrap();
-    assert_eq!((found.bucket.as_str(), found.key.as_str()), ("abc", "a/b?+c"));
+    let found = read("/abc/a%2Fb%3F+c%2Bd%20e?versionId=v1").unwrap();
+    assert_eq!((found.bucket.as_str(), found.key.as_str()), ("abc", "a/b? c+d e"));
     assert_eq!(found.version, Some(crate::service::VersionId("v1".into())));
     assert_eq!(read("abc/ü").unwrap().key, "ü");
     assert_eq!(kind(read("abc")), ErrorKind::InvalidArgument);

@@ -221,9 +221,9 @@ pub(super) fn read_xml<T: for<'xml> xml::Deserialize<'xml>>(document: &[u8]) -> 
 /// The last millisecond that a document can say: a year has four digits.
 const LAST: WallTime = WallTime(253_402_300_799_999);
 
-/// A time in a document.
+/// A time in a document, to the second as in headers: clients compare what a listing says with what a GET said.
 pub(super) fn timestamp(time: WallTime) -> Option<Timestamp> {
-    (time <= LAST).then(|| Timestamp::from(UNIX_EPOCH + Duration::from_millis(time.0)))
+    (time <= LAST).then(|| Timestamp::from(UNIX_EPOCH + Duration::from_secs(time.0 / 1000)))
 }
 
 /// An ETag in a document.
@@ -264,12 +264,12 @@ mod tests {
     }
 
     #[test]
-    fn a_time_in_a_document_is_what_it_is_elsewhere() {
+    fn a_time_in_a_document_is_what_it_is_in_headers() {
         let said = |time: u64| timestamp(WallTime(time));
         for time in [0, 1, 951_782_399_999, 1_700_000_000_500, 4_107_542_400_000, LAST.0] {
             let mut text = Vec::new();
             said(time).unwrap().format(TimestampFormat::DateTime, &mut text).unwrap();
-            assert_eq!(String::from_utf8(text).unwrap(), date::iso(WallTime(time)));
+            assert_eq!(String::from_utf8(text).unwrap(), date::iso(WallTime(time / 1000 * 1000)));
         }
         // A clock that is far off says nothing.
         assert!(said(LAST.0 + 1).is_none() && said(u64::MAX).is_none());
