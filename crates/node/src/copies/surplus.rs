@@ -385,9 +385,11 @@ pub(crate) async fn answer(site: &Arc<Site>, from: SiteId, asked: Spare) -> Outc
     };
     let life = site.copies.word_of(id, site.stamps.origin_of(id));
     site.settle_lazy().await?;
+    // It may be gone, and marked no more, once the disk was looked at.
+    let marked = site.copies.marked(id);
     let stakes = look(site, &bucket, &dots).await?;
     let mut holds: Spans = stakes.into_iter().filter(|(_, stake)| stake.here).map(|(dot, _)| dot).collect();
-    site.copies.marked(id).into_iter().for_each(|dot| holds.remove(dot));
+    marked.into_iter().chain(site.copies.marked(id)).for_each(|dot| holds.remove(dot));
     // What was marked and let go while the disk was looked at is not known here; who goes is nobody's reason to let go.
     let goes = site.leaving.note(id).is_some() || !site.is_member(id) || site.duties.own().leaves();
     if goes || site.copies.word_of(id, site.stamps.origin_of(id)) != life {
