@@ -9,8 +9,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec;
 use skerry_base::limits::MESSAGE_BYTES;
-use skerry_base::{BucketId, Dot, NodeId, Vector};
+use skerry_base::{BucketId, Dot, NodeId, Vector, WallTime};
 use skerry_federation::budget::Class;
+use skerry_model::multipart::UploadId;
 
 use super::word::{Word, decode};
 use crate::net::frame;
@@ -70,6 +71,45 @@ pub(crate) enum Ask {
         /// The epoch.
         epoch: u64,
     },
+    /// A page of the uploads that live at this node.
+    Uploads(Uploads),
+}
+
+/// Which uploads of a bucket, as [`skerry_gateway::service::UploadQuery`] has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Uploads {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// Only keys that begin so.
+    pub(crate) prefix: String,
+    /// What keys are folded at.
+    pub(crate) delimiter: Option<String>,
+    /// Behind this entry; with `after_upload` from this key on.
+    pub(crate) after: String,
+    /// Of the key `after` itself behind this id.
+    pub(crate) after_upload: Option<String>,
+    /// At most so many.
+    pub(crate) limit: u32,
+}
+
+/// An entry of such a page.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct ListedUpload {
+    /// The key, or a common prefix.
+    pub(crate) key: String,
+    /// The upload; none: a prefix.
+    pub(crate) upload: Option<Begun>,
+}
+
+/// An upload that was begun.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Begun {
+    /// Its id.
+    pub(crate) id: UploadId,
+    /// When.
+    pub(crate) started: WallTime,
+    /// Under which access key.
+    pub(crate) writer: String,
 }
 
 /// Where a page of holdings ended.
@@ -111,6 +151,8 @@ pub(crate) enum Told {
     Never(String),
     /// Of these it may lack what the site acknowledged.
     Gaps(Vec<BucketId>),
+    /// Uploads by key, then by id, and whether there are more behind them.
+    Uploads(Vec<ListedUpload>, bool),
 }
 
 /// Asks another node of this site.

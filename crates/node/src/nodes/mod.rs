@@ -25,7 +25,7 @@ use skerry_federation::site_view::{
 use tokio::sync::{Semaphore, mpsc, watch};
 
 mod aside;
-mod ask;
+pub(crate) mod ask;
 mod bodies;
 mod catch_up;
 mod gaps;
@@ -40,6 +40,7 @@ mod report;
 mod run;
 mod settled;
 mod talk;
+pub(crate) mod uploads;
 mod word;
 mod writes;
 

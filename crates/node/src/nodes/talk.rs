@@ -24,7 +24,7 @@ use super::ask::{Ask, Told, ask};
 use super::memory::{MET, Unusable};
 use super::met::Met;
 use super::word::{Hello, Refusal, WORD_BYTES, Word, decode, is_former};
-use super::{Event, Nodes, catch_up, gaps, holding, holds, leases, lock, seat_of};
+use super::{Event, Nodes, catch_up, gaps, holding, holds, leases, lock, seat_of, uploads};
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
 use crate::peers::message::Hold;
@@ -169,6 +169,7 @@ async fn answer(site: &Arc<Site>, node: NodeId, ask: Ask, mut stream: Stream) ->
         Ask::Gaps { epoch } => gaps::answer(site, epoch).await,
         Ask::Heads { bucket, key, version } => leases::answer_heads(site, bucket, key, version).await,
         Ask::Page { list, versions } => leases::answer_page(site, list, versions).await,
+        Ask::Uploads(wanted) => uploads::answer(site, wanted).await,
     };
     if is_hold {
         site.nodes.note_room(&told);

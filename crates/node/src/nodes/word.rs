@@ -115,13 +115,16 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use bytes::Bytes;
-    use skerry_base::{BucketId, Dot, NodeId, Origin, Vector};
+    use skerry_base::{BucketId, Dot, NodeId, Origin, Vector, WallTime};
     use skerry_federation::site_view::Message;
+    use skerry_model::multipart::UploadId;
 
-    use super::super::ask::{After, Held};
+    use super::super::ask::{After, Begun, Held, ListedUpload, Uploads};
     use crate::peers::message::{Hold, List, Page, Which};
 
     const BUCKET: &str = "03030303030303030303030303030303";
+    /// Of node 7.
+    const UPLOAD: &str = "0707070707070707070707070707070705050505050505050505050505050505";
     /// Of node 9 in its life 300: its seventh.
     const DOT: &str = "09090909090909090909090909090909ac0207";
 
@@ -139,6 +142,20 @@ mod tests {
             after_version: None,
             limit: 9,
         };
+        let uploads = Uploads {
+            bucket,
+            prefix: "p".into(),
+            delimiter: Some("/".into()),
+            after: "p".into(),
+            after_upload: Some("u".into()),
+            limit: 300,
+        };
+        let id = UploadId { site: SiteId([7; 16]), draw: [5; 16] };
+        let begun = Begun { id, started: WallTime(300), writer: "w".into() };
+        let listed = vec![
+            ListedUpload { key: "k".into(), upload: Some(begun) },
+            ListedUpload { key: "p/".into(), upload: None },
+        ];
         let asks = [
             Ask::Hold { epoch: Some(300), is_bound: true, hold },
             Ask::Holdings { epoch: 5, after: Some(After { bucket, loose: Some(dot) }), all: true },
@@ -146,6 +163,7 @@ mod tests {
             Ask::Page { list, versions: true },
             Ask::Have { epoch: 300, bucket, records: vec![record.clone()] },
             Ask::Gaps { epoch: 300 },
+            Ask::Uploads(uploads),
         ];
         let held = Held { bucket, vector, loose: vec![(record.clone(), true)] };
         let told = [
@@ -157,6 +175,7 @@ mod tests {
             Told::Not("no".into()),
             Told::Never("no".into()),
             Told::Gaps(vec![bucket]),
+            Told::Uploads(listed, true),
         ];
         asks.map(|ask| Word::Ask(Box::new(ask))).into_iter().chain(told.map(Word::Told)).collect()
     }
@@ -196,6 +215,7 @@ mod tests {
             "830403".to_owned() + BUCKET + "01700000000901",
             "830404ac02".to_owned() + BUCKET + "010172",
             "830405ac02".into(),
+            "830406".to_owned() + BUCKET + "017001012f" + "0170010175ac02",
             "830500".into(),
             "830501ac02".into(),
             "83050201".to_owned() + BUCKET + "01" + DOT + "0101720100",
@@ -204,6 +224,7 @@ mod tests {
             "830505026e6f".into(),
             "830506026e6f".into(),
             "83050701".to_owned() + BUCKET,
+            "83050802016b01".to_owned() + UPLOAD + "ac020177" + "02702f0001",
         ];
         assert_eq!(samples().iter().map(hex).collect::<Vec<_>>(), known);
         for word in samples() {
@@ -227,7 +248,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_break_the_reader(which in 0usize..22, at: usize, with: u8, tail: Vec<u8>) {
+        fn no_bytes_break_the_reader(which in 0usize..24, at: usize, with: u8, tail: Vec<u8>) {
             let mut bytes = codec::encode(&samples()[which]);
             let at = at % bytes.len();
             bytes[at] = with;

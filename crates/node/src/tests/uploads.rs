@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use skerry_base::limits::{CHUNK_BYTES, PUT_BYTES};
 use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CompletedPart, CreateUpload, ErrorKind, ListParts,
-    ObjectHeaders, PutPart, UploadBody, UploadTarget, WriteCondition,
+    ObjectHeaders, PutPart, UploadBody, UploadEntry, UploadQuery, UploadTarget, WriteCondition,
 };
 
 use skerry_model::space;
@@ -49,6 +49,55 @@ pub(super) fn completion(target: &UploadTarget, parts: Vec<CompletedPart>) -> Co
         size: None,
         condition: WriteCondition::default(),
     }
+}
+
+/// Keys of uploads, and common prefixes, as one node lists them in pages of so many.
+async fn listed(site: &TestSite, delimiter: Option<&str>, limit: usize) -> Vec<String> {
+    let mut query = UploadQuery {
+        bucket: "films".into(),
+        delimiter: delimiter.map(Into::into),
+        limit,
+        ..UploadQuery::default()
+    };
+    let mut names = Vec::new();
+    loop {
+        let page = site.services().objects.list_uploads(&context(), query.clone()).await.unwrap();
+        for entry in page.entries {
+            (query.after, query.after_upload) = match entry {
+                UploadEntry::Upload(upload) => (upload.key, Some(upload.upload)),
+                UploadEntry::Prefix(prefix) => (prefix, None),
+            };
+            names.push(query.after.clone());
+        }
+        if !page.more {
+            return names;
+        }
+    }
+}
+
+/// Some clients find the upload that they go on with by listing, and need not reach the node that they began it at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_node_of_a_site_lists_the_uploads_of_all() {
+    let world = TestWorld::of_nodes(2, 0).await;
+    let [one, two] = &world.sites[..] else { panic!("two nodes") };
+    one.create_bucket("films").await.unwrap();
+    two.until("the bucket", || async { two.site().bucket("films").await.unwrap().is_some() }).await;
+    world.until_linked(one, two).await;
+    for (node, keys) in [(one, ["b/1", "d", "a"]), (two, ["c", "b/2", "a"])] {
+        for key in keys {
+            begin(node, "films", key).await;
+        }
+    }
+    for node in [one, two] {
+        for limit in [1, 2, 1000] {
+            assert_eq!(listed(node, None, limit).await, ["a", "a", "b/1", "b/2", "c", "d"], "{limit} a page");
+            assert_eq!(listed(node, Some("/"), limit).await, ["a", "a", "b/", "c", "d"], "{limit} a page");
+        }
+    }
+    // Who is alone lists its own.
+    two.cut(true).await;
+    assert_eq!(listed(one, None, 9).await, ["a", "b/1", "d"]);
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
