@@ -109,10 +109,11 @@ async fn a_link_on_which_answers_come_late_for_a_while_is_as_short_as_before() {
     for _ in 0..2 * SAMPLES {
         assert!(here.answers().await);
     }
-    assert!(here.rtt().is_some_and(|rtt| rtt < near * 4), "{:?}", here.rtt());
+    // Pieces wait for each other, too.
+    assert!(here.rtt().is_some_and(|rtt| rtt < late / 2), "{:?}", here.rtt());
     // Once it has been long for minutes it is.
     tokio::time::sleep(OFTEN * 2 * SAMPLES as u32).await;
-    assert!(here.rtt().is_some_and(|rtt| rtt >= late * 2), "{:?}", here.rtt());
+    assert!(here.rtt().is_some_and(|rtt| rtt >= late), "{:?}", here.rtt());
 }
 
 /// An end of a release before asks every 50 s, whatever it hears: this end still measures.
