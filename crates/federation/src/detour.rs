@@ -208,8 +208,8 @@ impl Detour {
             (self.asked_holder, self.talked, self.is_back) = (Some(now), None, false);
             self.beside = self.last.take();
         }
-        let (came, answered, gave) = (now, now, now);
-        self.last = Some(Asked { site: next.site, patience, came, answered, gave, pinged: None });
+        let site = next.site;
+        self.last = Some(Asked { site, patience, came: now, answered: now, gave: now, pinged: None });
         Next::Ask(next.site)
     }
 
@@ -222,7 +222,7 @@ impl Detour {
     fn asks_whether_back(&self, now: Instant) -> bool {
         let at_first = self.asked.is_empty() && self.known.is_some() && self.probed.is_none();
         let rested = self.probed.is_none_or(|probed| probed.after(PATIENCE) <= now);
-        let talks = self.talked.is_some() && self.talked > self.probed && rested;
+        let talks = self.talked > self.probed && rested;
         at_first || talks && !self.is_back && !self.asked.is_empty() && self.may_ask_holder(now)
     }
 

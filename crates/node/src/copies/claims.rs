@@ -37,16 +37,15 @@ pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings, asker: SiteId) -> 
     site.settle_lazy().await?;
     let (store, bucket, copies) = (site.store.clone(), asked.bucket, site.copies.clone());
     let read = move || -> Outcome<Held> {
-        // It may be gone, and marked no more, once the disk was looked at.
-        let marked = copies.marked(bucket);
+        // What is marked may be gone, and marked no more, once the disk was looked at.
+        let mut lacking = copies.marked(bucket);
         let page = space::records_after(&store.view(), bucket, &asked.from, PAGE).map_err(unreadable)?;
         let bodies = page.items.iter().filter(|item| !item.spent);
         let lacks =
             |item: &&space::Item| item.record.object().is_some_and(|object| !is_here(&store, bucket, object));
-        let mut lacking: Vec<_> = bodies.filter(lacks).map(|item| item.dot).collect();
-        // Looked up after the disk: what was marked before it was looked at is left out, and what is marked later is asked
-        // about while this answer is waited for.
-        lacking.extend(marked);
+        lacking.extend(bodies.filter(lacks).map(|item| item.dot));
+        // And after the disk: what was marked meanwhile is left out, and what is marked later is asked about while this answer
+        // is waited for.
         lacking.extend(copies.marked(bucket));
         let spans = Spans::between(&asked.from, &page.upto, &lacking).encode().into();
         Ok(Held { life, spans, upto: page.upto, more: page.more })

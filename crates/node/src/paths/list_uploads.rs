@@ -29,12 +29,8 @@ pub(crate) async fn uploads(site: &Arc<Site>, bucket: &Bucket, query: UploadQuer
     let UploadQuery { prefix, delimiter, after, after_upload, limit, .. } = query;
     let asked = u32::try_from(limit).unwrap_or(u32::MAX);
     let wanted = Uploads { bucket: bucket.id, prefix, delimiter, after, after_upload, limit: asked };
-    let others = match site.nodes.are_several() {
-        true => uploads::of_others(site, &wanted).await,
-        false => Vec::new(),
-    };
-    let own = local(site, wanted).await?;
-    let (found, more) = merged(others.into_iter().chain([own]), limit);
+    let (others, own) = tokio::join!(uploads::of_others(site, &wanted), local(site, wanted.clone()));
+    let (found, more) = merged(others.into_iter().chain([own?]), limit);
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
     let mut entries = Vec::with_capacity(found.len());
     for ListedUpload { key, upload } in found {

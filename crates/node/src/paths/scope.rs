@@ -468,7 +468,7 @@ async fn hold_at(site: &Arc<Site>, class: Urgency, other: SiteId, request: &Requ
             Ok(Response::Holding(bytes)) if most.is_none_or(|most| bytes > most) => {
                 if bytes > 0 {
                     site.copies.note_nearer(other, site.clock.now());
-                    // It has that, and fetches what else it lacks: with each question it would cross again.
+                    // Some of it is there, and it fetches what it lacks: with each question all this would cross again.
                     without_payload(&mut request);
                 } else {
                     // It had no memory for what was sent along.

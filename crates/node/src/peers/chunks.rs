@@ -164,6 +164,8 @@ impl Peers {
         (pass, signs): (&Pass, &AtomicU64),
     ) -> Result<(), PeerError> {
         let stall = self.waits().stall;
+        // What landmarks forwarded does not say that this link carries questions.
+        let answered = (!answer.is_given).then(|| self.answered.of(answer.node));
         while part.left() > 0 {
             let read = tokio::time::timeout(stall, part.read(&mut answer.stream));
             let bytes = read.await.map_err(|_| PeerError::Silent)??;
@@ -171,9 +173,8 @@ impl Peers {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "ended within a chunk").into());
             }
             pass.came(bytes);
-            // What landmarks forwarded does not say that this link carries questions.
-            if !answer.is_given {
-                self.answered.count(answer.node);
+            if let Some(answered) = &answered {
+                answered.fetch_add(1, Ordering::Relaxed);
             }
             signs.fetch_add(1, Ordering::Relaxed);
             self.received(answer.node, Kind::Payload, bytes);

@@ -33,25 +33,26 @@ impl Known {
 
 /// Counts what each node has answered: what it says by itself is no sign that it hears.
 #[derive(Default)]
-pub(super) struct Answered(Mutex<BTreeMap<NodeId, u64>>);
+pub(super) struct Answered(Mutex<BTreeMap<NodeId, Arc<AtomicU64>>>);
 
 impl Answered {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counts what one has answered; for who takes an answer piece by piece.
+    pub(super) fn of(&self, node: NodeId) -> Arc<AtomicU64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(node).or_default().clone()
     }
 
-    /// It has answered something, or part of an answer came.
+    /// It has answered something.
     pub(super) fn count(&self, node: NodeId) {
-        *self.lock().entry(node).or_default() += 1;
+        self.of(node).fetch_add(1, Ordering::Relaxed);
     }
 
     fn by(&self, node: NodeId) -> u64 {
-        self.lock().get(&node).copied().unwrap_or_default()
+        self.of(node).load(Ordering::Relaxed)
     }
 }
 
-/// So many bytes are taken for an answer: nobody says so much by himself whose packets are not acknowledged. Over a slow link
-/// all of an answer may take longer than is waited for.
+/// So many bytes are taken for an answer: of one whose packets are not acknowledged no more comes than was on its way. Over a
+/// slow link all of an answer may take longer than is waited for.
 const BULK: u64 = 4 << 10;
 
 /// What has come from a site.
