@@ -45,6 +45,17 @@ pub(crate) fn promise(bucket: BucketId, dot: Dot, copies: u16) -> Entry {
     Entry::Local { key: promised_key(bucket, dot), value: Some(value.into()) }
 }
 
+/// The same, if less was promised so far.
+pub(crate) fn promise_more(
+    view: &dyn View,
+    bucket: BucketId,
+    dot: Dot,
+    copies: u16,
+) -> Result<Option<Entry>, SpaceError> {
+    let is_more = usize::from(copies) > promised(view, bucket, dot)?;
+    Ok(is_more.then(|| promise(bucket, dot, copies)))
+}
+
 /// For how many sites this one answered a write; 0 if its record tells.
 pub(crate) fn promised(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<usize, SpaceError> {
     let found = view.get(Table::Local, &promised_key(bucket, dot))?;

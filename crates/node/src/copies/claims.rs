@@ -1,7 +1,8 @@
 //! What sites say they hold: the answer, and the question.
 //!
-//! A site that was set back to a backup, or came back with an empty disk, holds less than others believe. So its word
-//! is asked for anew in each of its lives, and it answers from its disk, not from memory.
+//! A site that was set back to a backup, or came back with an empty disk, holds less than others believe; so does one that let
+//! go of copies, or found that they have rotted. So its word is asked for anew in each of its lives, begins another one when it
+//! ceases to be so, and is given from its disk, not from memory.
 //!
 //! Invariants: a page is bounded; an answer is checked before it is believed; what a page passes over is not claimed.
 
@@ -24,11 +25,18 @@ const PAGE: usize = 512 << 10;
 /// Pages of one word: beyond, the rest counts as not held.
 const PAGES: usize = 100_000;
 
+/// The life of this site's word on what it holds: another one with each mark, and with each chunk that is found damaged.
+pub(super) fn word(site: &Site, bucket: BucketId) -> Origin {
+    let life = site.stamps.origin_of(bucket);
+    let ceased = site.copies.marks(bucket).wrapping_add(site.store.damage_of(bucket));
+    Origin { incarnation: life.incarnation.wrapping_add(ceased), ..life }
+}
+
 /// Answers which versions are held here.
 pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings, asker: SiteId) -> Outcome<Response> {
     // Its vector covers next to nothing for a moment: all others would make copies anew of what is here.
     crate::anew::check_says(site, asked.bucket, asker)?;
-    let life = site.copies.word_of(asked.bucket, site.stamps.origin_of(asked.bucket));
+    let life = word(site, asked.bucket);
     let nothing = Held { life, spans: Spans::default().encode().into(), upto: Vector::new(), more: false };
     if asked.life == Some(life) || !site.is_member(asked.bucket) {
         return Ok(Response::Holdings(Box::new(nothing)));

@@ -18,7 +18,7 @@ use skerry_gateway::service::{ErrorKind, Outcome, ServiceError, SurplusStatus};
 
 use super::look::Looker;
 use super::wanted::rules;
-use super::{Copies, Dirty, Rules, State};
+use super::{Copies, Dirty, Rules, State, claims};
 use crate::paths::bucket::Bucket;
 use crate::paths::{refusal, scope};
 use crate::peers::message::{Response, Spare, Spared};
@@ -177,10 +177,9 @@ impl Copies {
         out
     }
 
-    /// The life of this site's word on what it holds: another one with each mark.
-    pub(crate) fn word_of(&self, bucket: BucketId, life: Origin) -> Origin {
-        let word = self.state().trimming.machine.word(bucket);
-        Origin { incarnation: life.incarnation.wrapping_add(word), ..life }
+    /// How often what this site said it holds has ceased to be so because it let go of some.
+    pub(super) fn marks(&self, bucket: BucketId) -> u64 {
+        self.state().trimming.machine.word(bucket)
     }
 
     /// What is about to be let go: it is not said to be held.
@@ -383,7 +382,7 @@ pub(crate) async fn answer(site: &Arc<Site>, from: SiteId, asked: Spare) -> Outc
         write_down(site, ([(id, from)].into(), [id].into())).await?;
         keeps
     };
-    let life = site.copies.word_of(id, site.stamps.origin_of(id));
+    let life = claims::word(site, id);
     site.settle_lazy().await?;
     // It may be gone, and marked no more, once the disk was looked at.
     let marked = site.copies.marked(id);
@@ -392,7 +391,7 @@ pub(crate) async fn answer(site: &Arc<Site>, from: SiteId, asked: Spare) -> Outc
     marked.into_iter().chain(site.copies.marked(id)).for_each(|dot| holds.remove(dot));
     // What was marked and let go while the disk was looked at is not known here; who goes is nobody's reason to let go.
     let goes = site.leaving.note(id).is_some() || !site.is_member(id) || site.duties.own().leaves();
-    if goes || site.copies.word_of(id, site.stamps.origin_of(id)) != life {
+    if goes || claims::word(site, id) != life {
         holds = Spans::default();
     }
     Ok(spared(&holds, &keeps))

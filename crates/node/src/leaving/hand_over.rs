@@ -302,8 +302,11 @@ impl Handing {
         let bytes = record.object().map_or(0, |object| object.size);
         let lacks = |why: String| Lacking { key: record.key.clone(), bytes, why };
         let counts = |other: &SiteId| self.behind.all.contains(other) && heard.contains(other);
-        let mut have: BTreeSet<SiteId> =
+        let holders: BTreeSet<SiteId> =
             site.copies.with(|machine| machine.holders(id, dot).filter(counts).collect());
+        // Of what only this site remembers that it is to be kept at more sites, those are told that have it.
+        let told = scope::told(record, u16::try_from(promised).unwrap_or(u16::MAX));
+        let mut have = if told == 0 || unread.is_some() { holders.clone() } else { BTreeSet::new() };
         if promised <= 1 && self.plain.is_met(&have, &self.behind.together) {
             return Ok(have);
         }
@@ -314,14 +317,17 @@ impl Handing {
         if let Some(why) = unread {
             return Err(lacks(format!("it does not read whole here ({why}); {MEND}")));
         }
-        let request =
-            question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;
+        let hold = question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;
+        let request = Request::hold_for(hold, told);
         let mut able = scope::candidates(site, bucket).await;
         able.retain(|other| behind.all.contains(other) && !have.contains(other));
+        able.sort_by_key(|other| !holders.contains(other));
         let mut failed = Vec::new();
         // The same page is gone through until all of it is held: who said that it takes no more is not sent it each time.
         let now = site.clock.now();
-        for other in able.extract_if(.., |other| site.copies.is_capped(*other, bytes, now)) {
+        for other in
+            able.extract_if(.., |other| !holders.contains(other) && site.copies.is_capped(*other, bytes, now))
+        {
             if !stay.contains(&other) {
                 near.remove(&other);
             }
@@ -407,12 +413,12 @@ struct NotHeld {
 }
 
 /// Small payload goes along; larger is fetched by who takes it.
-async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Request> {
+async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Hold> {
     let (store, owned) = (site.store.clone(), record.clone());
     let small = record.object().is_some_and(|object| object.size <= JOURNAL_BODY_BYTES as u64);
     let read = move || if small { first_chunks(&store, &owned, Part::Whole) } else { Ok(Vec::new()) };
     let payload = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
-    Ok(Request::Hold(Hold { bucket: bucket.id, record: record.encode().into(), payload }))
+    Ok(Hold { bucket: bucket.id, record: record.encode().into(), payload })
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ pub(super) async fn hold(
         fence.iter().try_for_each(Fence::check)?;
         return Ok(Told::Held);
     }
-    let terms = Terms { fence, turn: Some(TURN) };
+    let terms = Terms { fence, turn: Some(TURN), copies: 0 };
     Ok(match scope::hold_on(site, Asker::plain(from, Class::Read), hold, terms).await? {
         Response::Holding(bytes) => Told::Holding(bytes),
         _ => Told::Held,

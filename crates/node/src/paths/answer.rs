@@ -119,6 +119,7 @@ impl Answers {
             Request::Size { bucket } => plain(size(site, bucket).await),
             Request::Seen { bucket, digest } => plain(super::heard::answer(site, bucket, digest).await),
             Request::Hold(hold) => plain(scope::hold(site, from, hold).await),
+            Request::HoldFor(asked) => plain(scope::hold_for(site, from, *asked).await),
             Request::ClaimName(claim) => plain(buckets::claimed_for(site, from.site, claim).await),
             Request::NameHome(request) => plain(home::answer(site, request).await),
             Request::Holdings(asked) => plain(crate::copies::claims::answer(site, asked, from.site).await),

@@ -37,7 +37,7 @@ use crate::duties::Act;
 use crate::nodes::Fence;
 use crate::peers::PeerError;
 use crate::peers::chunks::breath;
-use crate::peers::message::{Hold, Part, Request, Response};
+use crate::peers::message::{Hold, HoldFor, Part, Request, Response};
 use crate::peers::serve::Asker;
 use crate::site::{Site, entry, unreadable};
 
@@ -250,7 +250,8 @@ async fn beyond(
     site.copies.held(bucket.id, record.dot, here);
     let mut failed = Vec::new();
     if reach.reached() == Reached::Waiting {
-        let request = question(site, bucket, record).await?;
+        let copies = if wanted == Scope::Durable { 0 } else { target.places() };
+        let request = Request::hold_for(question(site, bucket, record).await?, told(record, copies));
         let of = Spread { site, bucket, record, wanted, request: &request };
         let spread = of.until_reached(&mut reach, &mut failed);
         if tokio::time::timeout(until.since(site.clock.now()), spread).await.is_err() {
@@ -278,14 +279,23 @@ async fn beyond(
     }
 }
 
+/// At how many sites a version is to be kept, as far as its record does not say so.
+pub(crate) fn told(record: &Record, copies: u16) -> u16 {
+    if record.object().is_some() && copies > sites_of(record.scope) { copies } else { 0 }
+}
+
 /// Writes down at how many sites a version is to be kept where its record does not say so: another site decided it, or it
 /// was there before.
 async fn promise(site: &Arc<Site>, bucket: &Bucket, record: &Record, count: u16) -> Outcome<()> {
-    if record.object().is_none() || count <= sites_of(record.scope) {
+    if told(record, count) == 0 {
         return Ok(());
     }
-    let promise = book::promise(bucket.id, record.dot, count);
-    let kept = site.commit(bucket.id, (), move |_| Ok(((), vec![entry(&promise)]))).await;
+    let (id, dot) = (bucket.id, record.dot);
+    let propose = move |view: &dyn View| {
+        let promise = book::promise_more(view, id, dot, count).map_err(unreadable)?;
+        Ok(((), promise.iter().map(entry).collect()))
+    };
+    let kept = site.commit(id, (), propose).await;
     kept.map_err(|error| {
         let message = format!(
             "the write is kept, and durable at {count} sites; that so many are to be kept could not be written down at {}: \
@@ -349,11 +359,11 @@ pub(crate) async fn candidates(site: &Arc<Site>, bucket: &Bucket) -> Vec<SiteId>
 }
 
 /// A version with the first of its payload, for another to hold.
-pub(crate) async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Request> {
+pub(crate) async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Hold> {
     let (store, owned) = (site.store.clone(), record.clone());
     let first = move || far::first_chunks(&store, &owned, Part::Whole);
     let payload = tokio::task::spawn_blocking(first).await.map_err(refusal::task)??;
-    Ok(Request::Hold(Hold { bucket: bucket.id, record: record.encode().into(), payload }))
+    Ok(Hold { bucket: bucket.id, record: record.encode().into(), payload })
 }
 
 /// One version on its way to the sites of its scope.
@@ -439,10 +449,11 @@ pub(crate) async fn held_by(
     other: SiteId,
     request: &Request,
 ) -> Result<(), Unheld> {
-    match request {
-        Request::Hold(wanted) if other == site.id => loop {
+    match request.held() {
+        Some((wanted, copies)) if other == site.id => loop {
             let myself = Asker::plain(other, class);
-            match hold(site, myself, wanted.clone()).await {
+            let terms = Terms { copies, ..Terms::default() };
+            match hold_on(site, myself, wanted.clone(), terms).await {
                 Ok(Response::Holding(_)) => {}
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(Unheld::Refused(error)),
@@ -455,7 +466,7 @@ pub(crate) async fn held_by(
 /// Has another site hold it; asks again as long as it comes nearer. A site that came nearer with something a moment ago is not
 /// given up because the link to it broke, nor because it takes another version first.
 async fn hold_at(site: &Arc<Site>, class: Urgency, other: SiteId, request: &Request) -> Result<(), Unheld> {
-    let mut request = Cow::Borrowed(request);
+    let mut request = understood(site, other, request).await;
     let (begun, mut most, waits) = (site.clock.now(), None, site.peers.waits());
     let nearer = || site.copies.nearer(other);
     let rests = |nearer: Option<Instant>| site.clock.now().since(nearer.map_or(begun, |at| at.max(begun)));
@@ -505,11 +516,22 @@ async fn hold_at(site: &Arc<Site>, class: Urgency, other: SiteId, request: &Requ
     }
 }
 
+/// As a site understands it. One of a release before is not told at how many sites it is to be kept.
+async fn understood<'a>(site: &Site, other: SiteId, request: &'a Request) -> Cow<'a, Request> {
+    match (request, site.peers.roster.node(other)) {
+        (Request::HoldFor(asked), Some(node)) if !site.peers.will_promise(node).await => {
+            Cow::Owned(Request::Hold(asked.hold.clone()))
+        }
+        _ => Cow::Borrowed(request),
+    }
+}
+
 fn without_payload(request: &mut Cow<'_, Request>) {
-    if let Request::Hold(hold) = &**request
+    if let Some((hold, copies)) = request.held()
         && !hold.payload.is_empty()
     {
-        *request = Cow::Owned(Request::Hold(Hold { payload: Vec::new(), ..hold.clone() }));
+        let bare = Hold { payload: Vec::new(), record: hold.record.clone(), ..*hold };
+        *request = Cow::Owned(Request::hold_for(bare, copies));
     }
 }
 
@@ -520,6 +542,8 @@ pub(crate) struct Terms {
     pub(crate) fence: Option<Fence>,
     /// How long it works before it answers how far it is; as long as for other sites if it is not said.
     pub(crate) turn: Option<Duration>,
+    /// At how many sites it is to be kept, where its record does not say so.
+    pub(crate) copies: u16,
 }
 
 /// Holds a version for another site: its record and all of its payload, durable here.
@@ -527,9 +551,14 @@ pub(crate) async fn hold(site: &Arc<Site>, from: Asker, hold: Hold) -> Outcome<R
     hold_on(site, from, hold, Terms::default()).await
 }
 
+/// The same of one that is to be kept at more sites than its record says.
+pub(crate) async fn hold_for(site: &Arc<Site>, from: Asker, asked: HoldFor) -> Outcome<Response> {
+    hold_on(site, from, asked.hold, Terms { copies: asked.copies, ..Terms::default() }).await
+}
+
 /// The same on these terms.
 pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Terms) -> Outcome<Response> {
-    let Terms { fence, turn } = terms;
+    let Terms { fence, turn, copies } = terms;
     let turn = turn.unwrap_or_else(|| site.peers.waits().turn);
     fence.iter().try_for_each(Fence::check)?;
     if let Some(node) = site.peers.roster.node(from.site).filter(|_| from.site != site.id) {
@@ -577,8 +606,9 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
             return Err(refusal::has_left());
         }
         // A feed was faster: nothing is written twice, and this is answered behind what it wrote.
+        let promise = book::promise_more(view, id, record.dot, copies).map_err(unreadable)?;
         if small.is_none() && space::accept(view, &record).map_err(unreadable)? == space::Verdict::Duplicate {
-            return Ok(((), Vec::new()));
+            return Ok(((), promise.iter().map(entry).collect()));
         }
         let kept = space::keep(view, id, vec![record]).map_err(unreadable)?;
         // A prefix that is followed here knows it to be dead: it is not held, and nobody is to count on it.
@@ -591,6 +621,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
         if let Some((small, record)) = first {
             entries.insert(0, record.with_body(small));
         }
+        entries.extend(promise.iter().map(entry));
         Ok(((), entries))
     };
     let large = !pins.is_empty();

@@ -153,7 +153,7 @@ fn along(size: u64) -> usize {
 pub(crate) async fn small(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Option<Hold>> {
     let is_small = record.object().is_none_or(|object| object.size <= JOURNAL_BODY_BYTES as u64);
     match is_small && has_it(site, bucket, record).await? {
-        true => hold(site, bucket, record).await.map(Some),
+        true => scope::question(site, bucket, record).await.map(Some),
         false => Ok(None),
     }
 }
@@ -164,7 +164,7 @@ pub(crate) async fn version(
     bucket: &Bucket,
     record: &Record,
 ) -> Outcome<Result<Hold, scope::Unheld>> {
-    let hold = hold(site, bucket, record).await?;
+    let hold = scope::question(site, bucket, record).await?;
     if record.site != site.id && !has_it(site, bucket, record).await? {
         let own = Request::Hold(hold.clone());
         if let Err(why) = scope::held_by(site, Class::Read, site.id, &own).await {
@@ -172,13 +172,6 @@ pub(crate) async fn version(
         }
     }
     Ok(Ok(hold))
-}
-
-async fn hold(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Hold> {
-    match scope::question(site, bucket, record).await? {
-        Request::Hold(hold) => Ok(hold),
-        _ => Err(ServiceError::new(ErrorKind::Internal, "another question than to hold")),
-    }
 }
 
 /// Whether a version is here, as far as it still counts, and its body.

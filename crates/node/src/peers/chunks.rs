@@ -235,6 +235,11 @@ impl Peers {
         self.will(node, Speech::completes).await
     }
 
+    /// The same of at how many sites a version is to be kept.
+    pub(crate) async fn will_promise(&self, node: NodeId) -> bool {
+        self.will(node, Speech::promises).await
+    }
+
     async fn will(&self, node: NodeId, can: fn(&Speech) -> bool) -> bool {
         let begun = self.clock.now();
         loop {

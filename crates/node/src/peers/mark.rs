@@ -10,9 +10,9 @@ use skerry_federation::budget::Class;
 /// The words of this release, machine and marks together: 1 knows no areas, 2 does, 3 knows marks too, 4 takes several
 /// questions for chunks on a stream, 5 gives the rest of a chunk, and takes another question behind an object too, 6 knows sites on metered links, 7 has them be no
 /// landmarks, 8 says with a question for a bucket what is wanted, and takes and gives it with the answer; it takes with a forwarded write what that replaces,
-/// 9 with the end of an upload, too, 10 says of what it has seen that it is the same. Said and asked on each link; what the machine says depends on its own part of it
-/// (`skerry_federation::limits::DIALECT`).
-pub(crate) const DIALECT: u8 = 10;
+/// 9 with the end of an upload, too, 10 says of what it has seen that it is the same, 11 takes with a version at how many sites it is to be kept. Said and asked on
+/// each link; what the machine says depends on its own part of it (`skerry_federation::limits::DIALECT`).
+pub(crate) const DIALECT: u8 = 11;
 /// Who speaks this reads marks and packed frames.
 pub(crate) const MARKS: u8 = 3;
 /// Who speaks this waits for another question on a stream on which it gave a chunk.
@@ -25,6 +25,8 @@ pub(crate) const REPLACES: u8 = 8;
 pub(crate) const COMPLETES: u8 = 9;
 /// Who speaks this compares what was seen by a digest.
 pub(crate) const COMPARES: u8 = 10;
+/// Who speaks this takes at how many sites a version is to be kept that it is to hold.
+pub(crate) const PROMISES: u8 = 11;
 
 /// The marks of the classes: this and the three that follow, the most urgent first.
 const CLASS: u8 = 0xc0;

@@ -118,6 +118,28 @@ pub(crate) enum Request {
     },
     /// The bytes of later credential keys of which the asker has heard. Releases before that close.
     CredentialKeys(Vec<CredentialKeyId>),
+    /// As [`Self::Hold`], of a version that is to be kept at more sites than its record says. Said to who speaks
+    /// [`super::mark::PROMISES`] only.
+    HoldFor(Box<HoldFor>),
+}
+
+impl Request {
+    /// Asks for a version to be held, and kept at so many sites whatever its record says.
+    pub(crate) fn hold_for(hold: Hold, copies: u16) -> Self {
+        match copies {
+            0 => Self::Hold(hold),
+            copies => Self::HoldFor(Box::new(HoldFor { hold, copies })),
+        }
+    }
+
+    /// What is to be held, if it asks for that, and at how many sites it is to be kept; 0 if the record says it.
+    pub(crate) fn held(&self) -> Option<(&Hold, u16)> {
+        match self {
+            Self::Hold(hold) => Some((hold, 0)),
+            Self::HoldFor(asked) => Some((&asked.hold, asked.copies)),
+            _ => None,
+        }
+    }
 }
 
 /// What a site wants of the nearest member of a bucket. It travels within messages of the federation machine, to whom it is bytes.
@@ -355,6 +377,22 @@ pub(crate) struct Hold {
     pub(crate) record: Bytes,
     /// The first chunks of its body, in the order of the walk; the rest is fetched.
     pub(crate) payload: Vec<Bytes>,
+}
+
+impl Hold {
+    /// Bytes of its payload.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.payload.iter().map(|bytes| bytes.len() as u64).sum()
+    }
+}
+
+/// The same of a version that is to be kept at more sites than its record says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HoldFor {
+    /// Which.
+    pub(crate) hold: Hold,
+    /// At how many.
+    pub(crate) copies: u16,
 }
 
 /// An object on its way to a site that can keep it.

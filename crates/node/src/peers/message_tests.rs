@@ -210,6 +210,19 @@ fn replace_v1_fixtures() {
     }
 }
 
+/// Likewise of a version that is to be kept at more sites than its record says.
+#[test]
+fn hold_for_v1_fixtures() {
+    let hold = Hold { bucket: BucketId([1; 16]), record: vec![2].into(), payload: vec![vec![3, 4].into()] };
+    let fields = format!("{}010201020304", "01".repeat(16));
+    for (copies, bytes) in [(0, format!("0108{fields}")), (300, format!("011f{fields}ac02"))] {
+        let request = Request::hold_for(hold.clone(), copies);
+        assert_eq!(hex(&codec::encode(&request)), bytes);
+        assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+        assert_eq!(request.held(), Some((&hold, copies)));
+    }
+}
+
 /// Likewise of the end of an upload.
 #[test]
 fn completion_v1_fixtures() {

@@ -191,6 +191,11 @@ impl Speech {
         self.0.load(Ordering::Relaxed) >= mark::COMPLETES
     }
 
+    /// Whether it takes at how many sites a version is to be kept.
+    fn promises(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= mark::PROMISES
+    }
+
     /// Whether it compares what was seen by a digest.
     fn compares(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= mark::COMPARES
@@ -515,7 +520,7 @@ fn patience(waits: Waits, request: &Request) -> (Duration, u32) {
         // It may wait there for something to tell.
         Request::Below(_) => (BELOW_WAIT, 1),
         // Answered once the payload of a part is there, or of a copy where releases before fetch it.
-        Request::Upload(_) | Request::Hold(_) => (waits.answer, HELD_UP_LONG),
+        Request::Upload(_) | Request::Hold(_) | Request::HoldFor(_) => (waits.answer, HELD_UP_LONG),
         _ => (waits.answer, HELD_UP),
     }
 }
@@ -581,10 +586,7 @@ pub(crate) struct Answer {
 
 /// Bytes of payload that a question carries.
 fn payload_of(request: &Request) -> usize {
-    match request {
-        Request::Hold(hold) => hold.payload.iter().map(Bytes::len).sum(),
-        _ => 0,
-    }
+    request.held().map_or(0, |(hold, _)| hold.payload.iter().map(Bytes::len).sum())
 }
 
 pub(crate) const fn carries_records(response: &Response) -> bool {

@@ -16,7 +16,7 @@ use skerry_model::{Record, space};
 use super::world::{TestSite, TestWorld, context, noise};
 use crate::config::{Cap, Size};
 use crate::paths::scope;
-use crate::peers::message::{Hold, Request};
+use crate::peers::message::Hold;
 use crate::peers::serve::Asker;
 use crate::site::{Site, unreadable};
 
@@ -371,10 +371,8 @@ async fn cut_off_question(world: &TestWorld) -> (Record, Hold) {
     let id = bucket.id;
     let read = move |view: &dyn View| space::current(view, id, "k").map_err(unreadable);
     let record = one.site().read(read).await.unwrap().unwrap();
-    match scope::question(one.site(), &bucket, &record).await.unwrap() {
-        Request::Hold(hold) => (record, hold),
-        _ => panic!("a question to hold"),
-    }
+    let hold = scope::question(one.site(), &bucket, &record).await.unwrap();
+    (record, hold)
 }
 
 fn has(view: &dyn View, of: &Record) -> bool {

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use skerry_base::{SiteId, WallTime, codec};
 use skerry_federation::Input;
 use skerry_gateway::service::{
-    BucketPatch, DeleteObject, DeleteTarget, DutyRequest, ErrorKind, GetObject, ReadConditions, UploadTarget,
-    VersionId, WriteCondition,
+    BucketPatch, DeleteObject, DeleteTarget, DutyRequest, ErrorKind, GetObject, ReadConditions,
+    RequestContext, UploadTarget, VersionId, WriteCondition,
 };
 use skerry_model::multipart::UploadId;
 
@@ -280,6 +280,30 @@ async fn releases_before_hear_of_the_end_of_an_upload_what_they_always_heard() {
             let tells = key == "k" && dialect == mark::COMPLETES;
             assert_eq!(asked, Some(usize::from(tells)), "{key}, {dialect}");
         }
+        world.stop().await;
+    }
+}
+
+/// A site of a release before is asked to hold a version in the words that it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_before_are_not_told_at_how_many_sites_a_version_is_to_be_kept() {
+    for dialect in [mark::PROMISES, mark::PROMISES - 1] {
+        let mut world = TestWorld::new(2).await;
+        world.sites[0].create_bucket("photos").await.unwrap();
+        world.sites[0].put("photos", "k", "0").await.unwrap();
+        world.sites[1].stop().await;
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        let release = Release::start(one, two, Some(dialect));
+        one.until("it is known what it speaks", || async { one.site().peers.has_marks(two.node()) }).await;
+        let asks = RequestContext { scope: Some("sites=2".into()), ..context() };
+        // It answers nothing.
+        one.put_in(&asks, "photos", "k", "0").await.unwrap_err();
+        let copies_of = |frame: &Vec<u8>| {
+            let request = codec::decode::<Request>(mark::read(frame).1).ok()?;
+            request.held().map(|(_, copies)| copies)
+        };
+        let asked = release.heard.lock().unwrap().iter().find_map(copies_of);
+        assert_eq!(asked, Some(if dialect == mark::PROMISES { 2 } else { 0 }), "{dialect}");
         world.stop().await;
     }
 }

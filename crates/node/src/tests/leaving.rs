@@ -3,11 +3,14 @@
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Origin, Vector};
 use skerry_gateway::service::{
-    BucketPatch, ErrorKind, HomeRequest, JoinRequest, LossRequest, MembershipState, Outcome, WriteCondition,
+    BucketPatch, ErrorKind, HomeRequest, JoinRequest, LossRequest, MembershipState, Outcome, ScrubRequest,
+    WriteCondition,
 };
 use skerry_model::{Entry, Record, space};
 
+use super::trim;
 use super::world::{TestSite, TestWorld, noise};
+use crate::copies::book;
 use crate::site::{entry, unreadable};
 
 async fn id_of(site: &TestSite, bucket: &str) -> BucketId {
@@ -351,6 +354,64 @@ async fn a_body_that_does_not_read_whole_keeps_its_site_a_member() {
     .await;
     one.delete("photos", "rotten").await.unwrap();
     gone(two, "photos").await;
+    world.stop().await;
+}
+
+/// What a member said that it holds has rotted there since, and was found so: it is held there again before this site goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_rotted_at_who_said_that_it_holds_it_is_handed_over_again() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let body = noise(3 << 20, 1);
+    one.create_bucket("photos").await.unwrap();
+    one.set_copies("photos", 2).await.unwrap();
+    join(two, "photos").await;
+    two.put("photos", "k", body.clone()).await.unwrap();
+    let id = id_of(two, "photos").await;
+    one.until("both hold it", || trim::holds_of(one, "photos", "k")).await;
+    let says = || async { two.site().copies.life(id, one.id()).is_some() };
+    two.until("it is known what the other one holds", says).await;
+    two.cut(true).await;
+    one.damage(&body[(1 << 20) + 5..(1 << 20) + 69]);
+    let admin = one.services().admin.clone();
+    let round = admin.set_scrub(ScrubRequest { pause: Some(false), begin: true }).await.unwrap().round;
+    let found = || async {
+        let report = admin.scrub().await.unwrap();
+        report.round == round && !report.running && report.damaged_chunks == 1
+    };
+    one.until("it is found, and cannot be mended", found).await;
+    two.cut(false).await;
+    world.linked(two).await;
+    two.until("it may leave", || async { leave(two, "photos").await.is_ok() }).await;
+    gone(two, "photos").await;
+    two.cut(true).await;
+    assert_eq!(one.get("photos", "k").await.unwrap(), body);
+    world.stop().await;
+}
+
+/// What only this site remembers of a write, that it is to be kept at more sites than its record says, the others know then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_keeps_a_version_that_was_answered_for_more_sites_is_told() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket(trim::BUCKET).await.unwrap();
+    one.set_copies(trim::BUCKET, 2).await.unwrap();
+    join(two, trim::BUCKET).await;
+    two.put(trim::BUCKET, "k", noise(50_000, 1)).await.unwrap();
+    one.until("two hold it", || async { trim::holds(one, "k").await || trim::holds(three, "k").await }).await;
+    let id = id_of(two, trim::BUCKET).await;
+    let answered = move |view: &dyn View| {
+        let record = space::current(view, id, "k").map_err(unreadable)?;
+        let promise = record.map(|record| book::promise(id, record.dot, 2));
+        Ok(((), promise.iter().map(entry).collect()))
+    };
+    two.site().commit(id, (), answered).await.unwrap();
+    two.until("it may leave", || async { leave(two, trim::BUCKET).await.is_ok() }).await;
+    gone(two, trim::BUCKET).await;
+    for site in [one, three] {
+        assert!(trim::holds(site, "k").await);
+        assert_eq!(trim::promised(site, "k").await, 2);
+    }
     world.stop().await;
 }
 

@@ -9,7 +9,7 @@ use skerry_model::space;
 use super::world::{TestSite, TestWorld, noise};
 use crate::paths::scope;
 use crate::peers::Waits;
-use crate::peers::message::{Hold, Request, Response};
+use crate::peers::message::{Hold, Response};
 use crate::peers::serve::Asker;
 use crate::site::unreadable;
 
@@ -29,10 +29,8 @@ async fn asked() -> (TestWorld, Hold) {
     let id = bucket.id;
     let read = move |view: &dyn View| space::current(view, id, "k").map_err(unreadable);
     let record = one.site().read(read).await.unwrap().unwrap();
-    match scope::question(one.site(), &bucket, &record).await.unwrap() {
-        Request::Hold(hold) => (world, hold),
-        _ => panic!("a question to hold"),
-    }
+    let hold = scope::question(one.site(), &bucket, &record).await.unwrap();
+    (world, hold)
 }
 
 /// Takes turns of so long.

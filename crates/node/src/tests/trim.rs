@@ -5,6 +5,7 @@ use skerry_gateway::service::{BucketPatch, JoinRequest, LossRequest, RequestCont
 use skerry_model::space;
 
 use super::world::{TestSite, TestWorld, context, noise};
+use crate::copies::book;
 use crate::copies::look::is_here;
 use crate::site::unreadable;
 
@@ -224,6 +225,9 @@ async fn a_write_that_was_answered_for_more_sites_keeps_them() {
     // The record of one that was there before does not say it.
     world.sites[0].put(BUCKET, "4", body(4)).await.unwrap();
     world.sites[0].put_in(&asks, BUCKET, "4", body(4)).await.unwrap();
+    // Nor does a later answer for fewer.
+    let fewer = RequestContext { scope: Some("sites=2".into()), ..context() };
+    world.sites[0].put_in(&fewer, BUCKET, "4", body(4)).await.unwrap();
     until_held(&world, 0..3, 3).await;
     world.sites[0].set_copies(BUCKET, 1).await.unwrap();
     until_held(&world, 0..2, 1).await;
@@ -239,4 +243,40 @@ async fn a_write_that_was_answered_for_more_sites_keeps_them() {
     world.sites[0].put(BUCKET, "3", body(3)).await.unwrap();
     until_held(&world, 3..4, 2).await;
     world.stop().await;
+}
+
+/// At a site that is no member, and keeps no book of the bucket, what a write was answered for is known to those who hold it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_no_member_answered_for_more_sites_is_kept_there() {
+    let world = TestWorld::new(3).await;
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    two.create_bucket(BUCKET).await.unwrap();
+    let residency = Some(vec!["site-2".into(), "site-3".into()]);
+    let bound = BucketPatch { residency, copies: Some(2), ..BucketPatch::default() };
+    two.services().admin.update_bucket(BUCKET, bound).await.unwrap();
+    let knows =
+        || async { one.site().bucket(BUCKET).await.unwrap().is_some_and(|of| !of.may_lie_at(one.id())) };
+    one.until("it is known where it may lie", knows).await;
+    write(two, 0..2).await;
+    let asks = RequestContext { scope: Some("sites=2".into()), ..context() };
+    let done = one.put_in(&asks, BUCKET, "2", body(2)).await.unwrap();
+    assert_eq!(done.receipt.scope.as_deref(), Some("sites=2"));
+    until_held(&world, 0..3, 2).await;
+    two.set_copies(BUCKET, 1).await.unwrap();
+    until_held(&world, 0..2, 1).await;
+    until_held(&world, 2..3, 2).await;
+    for site in &world.sites[1..] {
+        assert_eq!(promised(site, "2").await, 2);
+    }
+    world.stop().await;
+}
+
+/// At how many sites a site is to see a version kept, beside what its record says.
+pub(super) async fn promised(site: &TestSite, key: &str) -> usize {
+    let (id, key) = (site.site().bucket(BUCKET).await.unwrap().unwrap().id, key.to_owned());
+    let look = move |view: &dyn skerry_base::kv::View| {
+        let record = space::current(view, id, &key).map_err(unreadable)?;
+        record.map_or(Ok(0), |record| book::promised(view, id, record.dot).map_err(unreadable))
+    };
+    site.site().read(look).await.unwrap()
 }

@@ -470,7 +470,11 @@ pub(crate) async fn have_held(
         };
         let small = record.object().is_some_and(|object| object.size <= JOURNAL_BODY_BYTES as u64);
         let payload = if small { first_chunks(&store, &record, Part::Whole)? } else { Vec::new() };
-        Ok(Some(Request::Hold(Hold { bucket, record: record.encode().into(), payload })))
+        // Who has it kept for somebody who asked for more copies is not the only one to know.
+        let copies = book::promised(&store.view(), bucket, dot).map_err(unreadable)?;
+        let copies = scope::told(&record, u16::try_from(copies).unwrap_or(u16::MAX));
+        let hold = Hold { bucket, record: record.encode().into(), payload };
+        Ok(Some(Request::hold_for(hold, copies)))
     };
     let question = tokio::task::spawn_blocking(question).await;
     // It died meanwhile, or cannot be read: the next look knows.

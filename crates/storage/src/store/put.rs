@@ -233,6 +233,11 @@ impl Store {
         self.live.lock().hurt.clone()
     }
 
+    /// The same of one domain.
+    pub fn damage_of(&self, domain: BucketId) -> u64 {
+        self.live.lock().hurt.get(&domain).copied().unwrap_or_default()
+    }
+
     /// Pins a chunk that is here.
     pub fn pin(&self, domain: BucketId, id: ChunkId) -> Option<Pin> {
         let key = (domain, id);
