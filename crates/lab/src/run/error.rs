@@ -39,6 +39,9 @@ pub enum RunError {
          (v1 with cpu and memory below /sys/fs/cgroup, or v2) can be written"
     )]
     Limits(String),
+    /// Where the sites' directories are, their limits would measure something else.
+    #[error("{0}")]
+    Unfit(String),
     /// A phase took too long.
     #[error(
         "phase {phase}: no answer after {seconds} s from {waiting}; logs of the system end with:\n{tail}"

@@ -31,6 +31,23 @@ impl Version {
     }
 }
 
+/// What `statfs` says of a file system whose files lie in memory.
+const TMPFS: u64 = 0x0102_1994;
+
+/// Why so much memory cannot be measured with sites' directories there: files in memory count against it, and the kernel ends
+/// a site that is as small as it should be.
+pub(super) fn unfit(work: &Path, memory_mb: Option<u64>) -> Option<String> {
+    let memory_mb = memory_mb?;
+    let found = rustix::fs::statfs(work).ok()?;
+    (u64::try_from(found.f_type).ok()? == TMPFS).then(|| {
+        format!(
+            "the sites' directories would lie in memory ({} is a tmpfs) and count against memory_mb = {memory_mb}: \
+             choose --out on a disk",
+            work.display()
+        )
+    })
+}
+
 /// Groups that hold the processes of a run.
 #[derive(Debug)]
 pub(super) struct Limits {
@@ -205,6 +222,17 @@ mod tests {
                 .map(|file| fs::write(root.path().join(file), "memory").unwrap()),
         };
         root
+    }
+
+    #[test]
+    fn memory_is_not_measured_where_files_lie_in_memory() {
+        // As every system with glibc has it; what is none of that kind is refused nothing.
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() {
+            assert!(unfit(memory, Some(64)).unwrap().contains("choose --out on a disk"));
+        }
+        assert_eq!(unfit(memory, None), None);
+        assert_eq!(unfit(Path::new("/proc"), Some(64)), None);
     }
 
     #[test]

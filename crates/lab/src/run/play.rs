@@ -181,6 +181,9 @@ impl Run<'_> {
         screen.note("building the network");
         let ground = (self.build)(&topology, self.options.seed).map_err(RunError::Network)?;
         let work = self.directory.work(number)?;
+        if let Some(why) = limits::unfit(&work, first.setting.memory_mb) {
+            return Err(RunError::Unfit(why));
+        }
         ground.own(&work).map_err(RunError::machine(work.display()))?;
         screen.note("starting the system");
         self.watch.check()?;
