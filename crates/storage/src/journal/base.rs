@@ -27,7 +27,10 @@ const BAD: &str = "base.bad";
 /// The file while it is written.
 pub(crate) const STAGED: &str = "base.new";
 const MAGIC: u32 = u32::from_le_bytes(*b"SKJB");
-const VERSION: u32 = 1;
+/// Of 2 it holds rows that a release before does not read: it refuses the store. The file itself is as of version 1, which is read
+/// for ever.
+const VERSION: u32 = 2;
+const VERSIONS: core::ops::RangeInclusive<u32> = 1..=VERSION;
 const HEADER: usize = 64;
 /// Bytes of a page, one item more or less.
 const PAGE: usize = 256 << 10;
@@ -69,7 +72,7 @@ fn read_header(bytes: &[u8], salt: &[u8; 16]) -> Option<(Position, u32)> {
     let (covered, crc) = bytes.get(..HEADER)?.split_at_checked(HEADER - 4)?;
     let crc = Fields::of(crc).u32()?;
     let mut fields = Fields::of(covered);
-    let right = fields.u32()? == MAGIC && fields.u32()? == VERSION && crc32c(&[covered]) == crc;
+    let right = fields.u32()? == MAGIC && VERSIONS.contains(&fields.u32()?) && crc32c(&[covered]) == crc;
     let (segment, previous) = (fields.u32()?, fields.u32()?);
     let (offset, lsn) = (fields.u64()?, fields.u64()?);
     let ours = fields.array::<16>()? == *salt;

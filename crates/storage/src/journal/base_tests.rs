@@ -42,19 +42,42 @@ fn read(disk: &FaultyDisk) -> Result<(Position, Vec<Item>), StorageError> {
     Ok((reader.position, found))
 }
 
-/// Fixture of version 1: must be read for ever.
+/// Fixture of versions 1 and 2, which differ by that number alone: must be read for ever.
 #[test]
-fn base_v1_fixture() {
+fn base_v1_and_v2_fixture() {
     let disk = written(&items());
-    let bytes = disk.content(FILE);
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let salt: String = SALT.iter().map(|byte| format!("{byte:02x}")).collect();
-    let header = format!("534b4a4201000000090000000403020100100000000000004d00000000000000{salt}");
+    let hex = hex_of(&disk);
+    let of_salt: String = SALT.iter().map(|byte| format!("{byte:02x}")).collect();
+    let header = format!("534b4a4202000000090000000403020100100000000000004d00000000000000{of_salt}");
     assert_eq!(hex[..32], header[..32]);
     let (domain, id) = ("01".repeat(16), "02".repeat(32));
     let page = format!("0010016b0276760 1{domain}{id}0502{domain}{id}04ac020506").replace(' ', "");
     assert!(hex.contains(&page), "{hex}");
     assert_eq!(read(&disk).unwrap(), (AT, items()));
+    as_of_version_1(&disk);
+    assert_eq!(hex_of(&disk)[..32], header[..32].replacen("534b4a4202", "534b4a4201", 1));
+    assert_eq!(read(&disk).unwrap(), (AT, items()));
+    assert!(refuse_later(&disk).is_ok() && salt(&disk) == Some(SALT));
+}
+
+fn hex_of(disk: &FaultyDisk) -> String {
+    disk.content(FILE).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// As a release before wrote it: the checksum of a page covers that of the header.
+fn as_of_version_1(disk: &FaultyDisk) {
+    disk.corrupt(FILE, |bytes| {
+        bytes[4..8].copy_from_slice(&1u32.to_le_bytes());
+        let header = crc32c(&[&bytes[..HEADER - 4]]);
+        bytes[HEADER - 4..HEADER].copy_from_slice(&header.to_le_bytes());
+        let (mut at, mut number) = (HEADER, 0);
+        while at < bytes.len() {
+            let len = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+            let sum = page_sum(&SALT, header, number, &bytes[at + 8..at + 8 + len]);
+            bytes[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
+            (at, number) = (at + 8 + len, number + 1);
+        }
+    });
 }
 
 #[test]
@@ -106,7 +129,7 @@ fn a_base_of_a_later_version_is_refused() {
     };
     as_of(VERSION + 1);
     let why = refuse_later(&disk).unwrap_err().to_string();
-    assert!(why.contains("version 2") && why.contains("later release"), "{why}");
+    assert!(why.contains("version 3") && why.contains("later release"), "{why}");
     // A flipped bit is no version.
     disk.corrupt(FILE, |bytes| bytes[4] ^= 4);
     assert!(refuse_later(&disk).is_ok());

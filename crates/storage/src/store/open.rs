@@ -513,7 +513,9 @@ fn applied_of(index: &dyn Index) -> Result<Option<Applied>, StorageError> {
         return Err(StorageError::Index("its rebuild was interrupted".into()));
     }
     let noted = view.get(Table::Storage, APPLIED)?;
-    noted.map(|bytes| decode(&bytes).map_err(|error| StorageError::Index(error.to_string()))).transpose()
+    noted
+        .map(|bytes| Applied::read(&bytes).map_err(|error| StorageError::Index(error.to_string())))
+        .transpose()
 }
 
 /// The journal segments that an index was built without.

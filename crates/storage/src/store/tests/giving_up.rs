@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use skerry_base::kv::{Table, View};
+
 use super::world::{Held, Keys, body, keys, open_on, put_small, small};
-use crate::chunks::row::{MISSED, REBUILDING};
+use crate::chunks::row::{APPLIED, MISSED, REBUILDING};
 use crate::disk::real::RealDisk;
+use crate::index::Writes;
 use crate::index::health::MARKER;
 use crate::store::{IndexState, Recovery, Store};
 use crate::{Engine, Settings, StorageError};
@@ -170,4 +173,33 @@ fn a_rebuild_that_was_asked_for_and_comes_to_no_end_costs_nothing() {
     std::fs::remove_dir(folder.path().join("base")).unwrap();
     let (store, recovery) = open(folder.path(), &settings()).unwrap();
     assert_eq!((recovery.index, keys(&store.view())), (IndexState::Opened, before));
+}
+
+/// Marks what the index says of itself as of this version, and starts.
+fn start_as_of(version: u8) -> (IndexState, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let before = with_tail(folder.path());
+    {
+        let (store, _) = open_on_files(folder.path());
+        let noted = store.view().get(Table::Storage, APPLIED).unwrap().unwrap();
+        assert_eq!(noted.first(), Some(&2), "releases before do not read it");
+        let mut writes = Writes::default();
+        let noted = [&[version], &noted[1..]].concat();
+        writes.insert(Table::Storage, APPLIED.to_vec(), Some(noted.into()));
+        store.index.apply(&writes, u64::MAX).unwrap();
+        store.index.checkpoint(None).unwrap();
+    }
+    let (store, recovery) = open_on_files(folder.path());
+    let noted = store.view().get(Table::Storage, APPLIED).unwrap().unwrap();
+    assert_eq!(noted.first(), Some(&2));
+    (recovery.index, keys(&store.view()) == before)
+}
+
+/// That of a release before is gone on with. One whose rows this release may not read is built anew, as a release before does
+/// with those of this one.
+#[test]
+fn an_index_of_a_later_release_is_given_up_and_one_of_a_release_before_is_not() {
+    assert_eq!(start_as_of(1), (IndexState::Opened, true));
+    let (state, is_same) = start_as_of(3);
+    assert!(is_same && matches!(state, IndexState::Rebuilt(why) if why.contains("of version 3")));
 }
