@@ -3,6 +3,7 @@
 //! Every type that leaves the process implements [`Versioned`]; its module keeps fixtures of all versions
 //! ever released. Decoding refuses unknown versions and trailing bytes with the name of what was expected.
 
+use postcard::ser_flavors::Size;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A type with a pinned encoding.
@@ -47,6 +48,11 @@ pub fn encode<T: Versioned>(value: &T) -> Vec<u8> {
     postcard::to_extend(value, bytes).unwrap_or_default()
 }
 
+/// How long the stored form is, without making it.
+pub fn encoded_len<T: Versioned>(value: &T) -> usize {
+    postcard::serialize_with_flavor(value, Size::default()).map_or(0, |bytes: usize| bytes + 1)
+}
+
 /// Reads a stored form; the whole of `bytes` must be it.
 pub fn decode<T: Versioned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let malformed = |reason: String| DecodeError::Malformed { name: T::NAME, reason };
@@ -78,6 +84,7 @@ mod tests {
     fn round_trip_and_refusals() {
         let bytes = encode(&tree());
         assert_eq!(decode::<Tree>(&bytes).unwrap(), tree());
+        assert_eq!(encoded_len(&tree()), bytes.len());
         assert!(matches!(decode::<Tree>(&[]), Err(DecodeError::Malformed { .. })));
         assert!(matches!(decode::<Tree>(&bytes[..9]), Err(DecodeError::Malformed { .. })));
         assert!(matches!(decode::<Tree>(&[&bytes[..], b"x"].concat()), Err(DecodeError::Malformed { .. })));

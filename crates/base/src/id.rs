@@ -55,7 +55,7 @@ identity! {
 
 /// Lower-case hexadecimal digits of `bytes` in `text`, which has twice their length. Not by `write!`: identities are
 /// printed for every write that is answered.
-fn write_hex<'t>(bytes: &[u8], text: &'t mut [u8]) -> &'t str {
+pub fn write_hex<'t>(bytes: &[u8], text: &'t mut [u8]) -> &'t str {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
         pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);

@@ -165,6 +165,11 @@ impl Record {
         codec::encode(self)
     }
 
+    /// How long that is.
+    pub fn encoded_len(&self) -> usize {
+        codec::encoded_len(self)
+    }
+
     /// Reads what this node stored.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         codec::decode(bytes)
@@ -183,7 +188,7 @@ impl Record {
 
     /// Refuses what breaks a bound or an invariant.
     pub fn check(&self) -> Result<(), RecordError> {
-        self.check_of(self.encode().len())
+        self.check_of(self.encoded_len())
     }
 
     /// The same of a record that takes so many bytes.
@@ -213,7 +218,7 @@ impl Record {
 
     /// Encoded bytes that count against [`limits::RECORD_BYTES`].
     pub fn budgeted_bytes(&self) -> usize {
-        self.budgeted_of(self.encode().len())
+        self.budgeted_of(self.encoded_len())
     }
 
     fn budgeted_of(&self, encoded: usize) -> usize {

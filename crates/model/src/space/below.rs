@@ -10,7 +10,6 @@
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::kv::{Table, View, Visit, prefix_end};
 use skerry_base::{BucketId, Dot, Vector};
@@ -18,8 +17,8 @@ use skerry_base::{BucketId, Dot, Vector};
 use super::feed::{self, for_each_row};
 use super::loose::{self, Loose, marked};
 use super::prints::Fingerprint;
-use super::read::{self, row};
-use super::rows::{DotRow, Pointer};
+use super::read;
+use super::rows::{self, DotRow, Pointer};
 use super::{SpaceError, keys};
 use crate::record::Record;
 
@@ -98,7 +97,7 @@ pub fn changes_below(
             false => for_each_row(view, below.bucket, range, &mut |dot, place| {
                 scanned += 1;
                 let record = below.record(view, dot, place)?;
-                let bytes = record.as_ref().map_or(0, |record| record.encode().len());
+                let bytes = record.as_ref().map_or(0, Record::encoded_len);
                 let over = bytes > left && !answer.records.is_empty();
                 if over || scanned > SCANNED {
                     answer.upto.advance(origin, dot.seq.saturating_sub(1));
@@ -172,7 +171,7 @@ impl Below {
                 _ if scanned > NAMES => Err(SpaceError::TooManyLoose),
                 None => Err(SpaceError::Inconsistent("a version has no dot")),
                 Some(dot) if vector.covers(dot) => Ok(()),
-                Some(_) => row(&Bytes::copy_from_slice(value)).and_then(|record| found.add(record)),
+                Some(_) => rows::version::decode(name, value).and_then(|record| found.add(record)),
             };
             fault = next.err();
             if fault.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -193,7 +192,7 @@ struct Gathered {
 
 impl Gathered {
     fn add(&mut self, record: Record) -> Result<(), SpaceError> {
-        self.bytes += record.encode().len();
+        self.bytes += record.encoded_len();
         if self.bytes > LOOSE_RECORDS {
             return Err(SpaceError::TooManyLoose);
         }
@@ -248,7 +247,7 @@ pub fn range_below(
     };
     let range = Range { same: known.is_some(), upto, ..Range::default() };
     let mut filling = Filling { range, known, last: None, bytes: 0, of_key: 0, most: max_bytes, fault: None };
-    scan_below(view, below, keys, &mut |key, value| filling.add(key, value))?;
+    scan_below(view, below, keys, &mut |key, row| filling.add(key, row))?;
     filling.fault.map_or(Ok(filling.range), Err)
 }
 
@@ -265,7 +264,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    fn add(&mut self, key: &str, value: &[u8]) -> ControlFlow<()> {
+    fn add(&mut self, key: &str, (name, value): Row<'_>) -> ControlFlow<()> {
         if self.last.as_deref() != Some(key) {
             if self.bytes >= self.most {
                 self.range.end = self.last.take();
@@ -273,15 +272,18 @@ impl Filling<'_> {
             }
             (self.last, self.of_key) = (Some(key.into()), 0);
         }
-        match row::<Record>(&Bytes::copy_from_slice(value)) {
+        match rows::version::decode(name, value) {
             Ok(record) if self.known.is_some_and(|seen| seen.covers(record.dot)) => {
                 return ControlFlow::Continue(());
             }
-            Ok(record) => self.range.records.push(record),
+            Ok(record) => {
+                let bytes = record.encoded_len();
+                self.bytes += bytes;
+                self.of_key += bytes;
+                self.range.records.push(record);
+            }
             Err(error) => self.fault = Some(error),
         }
-        self.bytes += value.len();
-        self.of_key += value.len();
         if self.of_key > KEY_RECORDS {
             self.fault = Some(SpaceError::TooManyVersions(key.into()));
         }
@@ -289,7 +291,9 @@ impl Filling<'_> {
     }
 }
 
-type VisitBelow<'a> = dyn FnMut(&str, &[u8]) -> ControlFlow<()> + 'a;
+/// Name and value.
+type Row<'a> = (&'a [u8], &'a [u8]);
+type VisitBelow<'a> = dyn FnMut(&str, Row<'_>) -> ControlFlow<()> + 'a;
 
 /// Visits the stored records of keys after one and up to another, with their keys.
 fn scan_below(
@@ -304,7 +308,7 @@ fn scan_below(
             strange = true;
             return ControlFlow::Break(());
         };
-        visit(&key, value)
+        visit(&key, (name, value))
     })?;
     if strange { Err(SpaceError::Inconsistent("a version has no key")) } else { Ok(()) }
 }

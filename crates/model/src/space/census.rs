@@ -9,8 +9,7 @@ use bytes::Bytes;
 use skerry_base::BucketId;
 use skerry_base::kv::{Table, View};
 
-use super::read::row;
-use super::{Listed, SpaceError, conflict, keys};
+use super::{Listed, SpaceError, conflict, keys, read, rows};
 use crate::record::Record;
 
 /// What a living version is to its key.
@@ -43,14 +42,14 @@ struct AtKey {
 
 /// The next living versions, of at most `look` rows looked at.
 pub fn census(view: &dyn View, after: Option<&[u8]>, look: usize) -> Result<Census, SpaceError> {
-    let mut found: Vec<Bytes> = Vec::new();
+    let mut found: Vec<(Vec<u8>, Bytes)> = Vec::new();
     let (mut looked, mut next) = (0, None);
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     view.scan(Table::Versions, from, Bound::Unbounded, &mut |name, value| {
         looked += 1;
         let alive = keys::split_object(name).is_some_and(|(_, rest)| rest.first() == Some(&keys::ALIVE));
         if alive {
-            found.push(Bytes::copy_from_slice(value));
+            found.push((name.to_vec(), Bytes::copy_from_slice(value)));
         }
         if looked < look.max(1) {
             return ControlFlow::Continue(());
@@ -60,8 +59,8 @@ pub fn census(view: &dyn View, after: Option<&[u8]>, look: usize) -> Result<Cens
     })?;
     let mut census = Census { versions: Vec::with_capacity(found.len()), next };
     let mut at: Option<AtKey> = None;
-    for value in found {
-        let record: Record = row(&value)?;
+    for (name, value) in found {
+        let record = rows::version::decode(&name, &value)?;
         let known = at.take().filter(|at| at.bucket == record.bucket && at.key == record.key);
         let known = known.map_or_else(|| AtKey::look_up(view, &record), Ok)?;
         let standing = known.standing(&record);
@@ -74,7 +73,7 @@ pub fn census(view: &dyn View, after: Option<&[u8]>, look: usize) -> Result<Cens
 impl AtKey {
     fn look_up(view: &dyn View, record: &Record) -> Result<Self, SpaceError> {
         let name = keys::object(record.bucket, &record.key);
-        let current = view.get(Table::Current, &name)?.map(|value| row::<Listed>(&value)).transpose()?;
+        let current = read::listed(view, &name)?;
         let conflict = conflict(view, record.bucket, &record.key)?;
         let losers = conflict.map(|conflict| conflict.losers.iter().map(|loser| loser.dot).collect());
         Ok(Self {

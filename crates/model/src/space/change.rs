@@ -12,8 +12,8 @@ use bytes::Bytes;
 use skerry_base::kv::{Batch, Table, View, prefix_end};
 use skerry_base::{BucketId, Dot, Vector};
 
-use super::read::{self, get, row};
-use super::rows::{ConflictRow, DotRow, HeadsRow, Listed, Loser, Pointer, Sums};
+use super::read::{self, get};
+use super::rows::{self, ConflictRow, DotRow, HeadsRow, Listed, Loser, Pointer, Sums};
 use super::{SpaceError, keys, prints};
 use crate::merge;
 use crate::record::Record;
@@ -59,7 +59,7 @@ impl State {
     /// Reads it: one row and one record, mostly.
     pub(crate) fn load(view: &dyn View, bucket: BucketId, key: &str) -> Result<Self, SpaceError> {
         let name = keys::object(bucket, key);
-        let listed: Option<Listed> = get(view, Table::Current, &name)?;
+        let listed = read::listed(view, &name)?;
         let heads: Option<HeadsRow> = get(view, Table::Heads, &name)?;
         let has_heads_row = heads.is_some();
         let (pointers, covered) = match (heads, &listed) {
@@ -302,7 +302,7 @@ impl State {
             Some(now) => {
                 sums.keys += 1;
                 sums.bytes = sums.bytes.saturating_add(now.size);
-                batch.put(Table::Current, name, skerry_base::codec::encode(&now));
+                batch.put(Table::Current, name, rows::current::encode(&now));
             }
             None => batch.delete(Table::Current, name),
         }
@@ -413,12 +413,11 @@ fn names(bucket: BucketId, stored: &Stored) -> (Vec<u8>, Vec<u8>, Option<Vec<u8>
 
 fn write(bucket: BucketId, stored: &Stored, sums: &mut Sums, batch: &mut Batch) {
     let Stored { record, remembered } = stored;
-    let bytes = record.encode();
     let (version, dot, aim) = names(bucket, stored);
     let row = DotRow { clock: record.clock, remembered: *remembered, key: record.key.clone() };
     sums.records += 1;
-    sums.record_bytes += bytes.len() as u64;
-    batch.put(Table::Versions, version, bytes);
+    sums.record_bytes += record.encoded_len() as u64;
+    batch.put(Table::Versions, version, rows::version::encode(record));
     batch.put(Table::Dots, dot, skerry_base::codec::encode(&row));
     if let Some(aim) = aim {
         batch.put(Table::Dots, aim, record.clock.0.to_be_bytes().to_vec());
@@ -429,7 +428,7 @@ fn write(bucket: BucketId, stored: &Stored, sums: &mut Sums, batch: &mut Batch) 
 fn unwrite(bucket: BucketId, stored: &Stored, sums: &mut Sums, batch: &mut Batch) {
     let (version, dot, aim) = names(bucket, stored);
     sums.records = sums.records.saturating_sub(1);
-    sums.record_bytes = sums.record_bytes.saturating_sub(stored.record.encode().len() as u64);
+    sums.record_bytes = sums.record_bytes.saturating_sub(stored.record.encoded_len() as u64);
     batch.delete(Table::Versions, version);
     batch.delete(Table::Dots, dot);
     if let Some(aim) = aim {
@@ -543,17 +542,12 @@ pub(super) fn each_alive_behind(
     let end = prefix_end(&region);
     let from = place.map_or(Bound::Included(&region[..]), Bound::Excluded);
     let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    view.scan(
-        Table::Versions,
-        from,
-        to,
-        &mut |_, value| match row::<Record>(&Bytes::copy_from_slice(value)) {
-            Ok(record) => visit(record),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        },
-    )?;
+    view.scan(Table::Versions, from, to, &mut |name, value| match rows::version::decode(name, value) {
+        Ok(record) => visit(record),
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
     failed.map_or(Ok(()), Err)
 }

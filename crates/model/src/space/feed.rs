@@ -25,7 +25,7 @@ pub struct Item {
     pub dot: Dot,
     /// What it says.
     pub record: Record,
-    /// The same as it is stored and sent.
+    /// The same as it is sent.
     pub encoded: Bytes,
     /// A spent version: it is fed to kill what comes late, its payload is gone.
     pub spent: bool,
@@ -40,8 +40,8 @@ impl Item {
         place: &DotRow,
     ) -> Result<Self, SpaceError> {
         let pointer = Pointer { clock: place.clock, dot, remembered: place.remembered };
-        let encoded = read::load_row(view, bucket, &place.key, pointer)?;
-        let record: Record = row(&encoded)?;
+        let record = read::load(view, bucket, &place.key, pointer)?;
+        let encoded = record.encode().into();
         let spent = place.remembered && record.is_version();
         Ok(Self { dot, record, encoded, spent })
     }

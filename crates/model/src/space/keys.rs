@@ -6,6 +6,7 @@
 
 use skerry_base::{BucketId, Dot, Hlc, Origin};
 
+use super::rows::version::Named;
 use crate::multipart::UploadId;
 
 /// Region of the versions that live.
@@ -67,6 +68,16 @@ pub(crate) fn version(bucket: BucketId, key: &str, at: u8, clock: Hlc, dot: Dot)
     bytes.extend_from_slice(&(!clock.0).to_be_bytes());
     bytes.extend(dot.to_bytes().iter().map(|byte| !byte));
     bytes
+}
+
+/// What a key of [`version`] says, whatever its region.
+pub(crate) fn split_version(bytes: &[u8]) -> Option<Named> {
+    let bucket = BucketId(*bytes.first_chunk()?);
+    let (key, rest) = split_object(bytes)?;
+    let (clock, dot) = rest.get(1..)?.split_first_chunk::<8>()?;
+    let dot: &[u8; 32] = dot.try_into().ok()?;
+    let dot = Dot::from_bytes(&dot.map(|byte| !byte));
+    Some(Named { bucket, key, clock: Hlc(!u64::from_be_bytes(*clock)), dot })
 }
 
 /// A live dot.
@@ -182,6 +193,8 @@ mod tests {
             };
             let order = |(clock, seq): (u64, u64)| (clock, seq / 2, seq);
             prop_assert_eq!(order(b).cmp(&order(a)), of(a).cmp(&of(b)));
+            let named = split_version(&of(a)).unwrap();
+            prop_assert_eq!((named.clock.0, named.dot.seq, &named.key[..]), (a.0, a.1, "k"));
         }
     }
 

@@ -10,8 +10,8 @@ use skerry_base::kv::{Table, View, prefix_end};
 use skerry_base::{BucketId, Dot};
 
 use super::change::{State, each_alive_behind};
-use super::read::{self, VersionId, row};
-use super::rows::Listed;
+use super::read::{self, VersionId};
+use super::rows::{self, Listed};
 use super::{SpaceError, keys};
 use crate::record::{Record, Versioning};
 
@@ -200,7 +200,10 @@ impl<'a> Walk<'a> {
         };
         let object = keys::object(self.bucket, &found.key);
         let rests = match found.name.get(object.len()) {
-            Some(&keys::ALIVE) => self.is_last_alive(&found.key) && is_hidden(&row(&found.value)?),
+            Some(&keys::ALIVE) => {
+                self.is_last_alive(&found.key)
+                    && is_hidden(&rows::version::decode(&found.name, &found.value)?)
+            }
             _ => true,
         };
         self.skip(&object);
@@ -259,7 +262,7 @@ pub fn list_current(view: &dyn View, bucket: BucketId, cursor: Cursor<'_>) -> Re
                     walk.farther();
                 }
                 last = Some(key.clone());
-                page.keys.push((key, row(&value)?));
+                page.keys.push((key, rows::current::decode(&value)?));
             }
             Step::Prefix(prefix) => {
                 last = Some(prefix.clone());

@@ -14,7 +14,8 @@ use skerry_base::kv::{Table, View, prefix_end};
 use skerry_base::{BucketId, Dot, Hlc};
 
 use super::change::State;
-use super::rows::{ConflictRow, DotRow, Listed, Pointer};
+use super::rows::version::Named;
+use super::rows::{self, ConflictRow, DotRow, Listed, Pointer};
 use super::{Loser, SpaceError, Sums, Verdict, feed, keys};
 use crate::record::{Record, Statement, Versioning};
 
@@ -76,19 +77,17 @@ pub(super) fn load(
     key: &str,
     pointer: Pointer,
 ) -> Result<Record, SpaceError> {
-    row(&load_row(view, bucket, key, pointer)?)
+    let Pointer { clock, dot, remembered } = pointer;
+    let at = if remembered { keys::REMEMBERED } else { keys::ALIVE };
+    let found = view.get(Table::Versions, &keys::version(bucket, key, at, clock, dot))?;
+    let value = found.ok_or(SpaceError::Inconsistent("a pointer leads to no record"))?;
+    Ok(rows::version::decode_named(Named { bucket, key: key.into(), clock, dot }, &value)?)
 }
 
-/// The row of a record: its stored form.
-pub(super) fn load_row(
-    view: &dyn View,
-    bucket: BucketId,
-    key: &str,
-    pointer: Pointer,
-) -> Result<Bytes, SpaceError> {
-    let at = if pointer.remembered { keys::REMEMBERED } else { keys::ALIVE };
-    let name = keys::version(bucket, key, at, pointer.clock, pointer.dot);
-    view.get(Table::Versions, &name)?.ok_or(SpaceError::Inconsistent("a pointer leads to no record"))
+/// A visible key by its name in `Current`.
+pub(super) fn listed(view: &dyn View, name: &[u8]) -> Result<Option<Listed>, SpaceError> {
+    let found = view.get(Table::Current, name)?;
+    Ok(found.map(|value| rows::current::decode(&value)).transpose()?)
 }
 
 pub(super) fn dot_row(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<Option<DotRow>, SpaceError> {
@@ -102,8 +101,7 @@ pub(crate) fn is_stored(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<b
 
 /// The record a read of the key gets: a `Put`, or the `Delete` that hides it; none if nothing is known.
 pub fn current(view: &dyn View, bucket: BucketId, key: &str) -> Result<Option<Record>, SpaceError> {
-    let listed: Option<Listed> = get(view, Table::Current, &keys::object(bucket, key))?;
-    if let Some(Listed { dot, clock, .. }) = listed {
+    if let Some(Listed { dot, clock, .. }) = listed(view, &keys::object(bucket, key))? {
         return load(view, bucket, key, Pointer { clock, dot, remembered: false }).map(Some);
     }
     Ok(heads(view, bucket, key)?.into_iter().next())
@@ -138,9 +136,9 @@ pub fn resting(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Recor
 fn erases(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>, SpaceError> {
     let region = keys::region(bucket, key, keys::REMEMBERED);
     let (mut erases, mut looked, mut failed) = (Vec::new(), 0, None);
-    view.scan_prefix(Table::Versions, &region, &mut |_, value| {
+    view.scan_prefix(Table::Versions, &region, &mut |name, value| {
         looked += 1;
-        match row::<Record>(&Bytes::copy_from_slice(value)) {
+        match rows::version::decode(name, value) {
             Ok(record) if matches!(record.statement, Statement::Erase { .. }) => erases.push(record),
             Ok(_) => {}
             Err(error) => failed = Some(error),

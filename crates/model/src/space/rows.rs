@@ -1,4 +1,10 @@
 //! Values of the tables. Stored, so versioned.
+//!
+//! Those of which there is one for each object are smaller than what they say: [`version`] and [`current`].
+
+pub(crate) mod current;
+mod etag;
+pub(crate) mod version;
 
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
@@ -122,3 +128,6 @@ impl Versioned for Sums {
     const NAME: &'static str = "sums row";
     const VERSION: u8 = 1;
 }
+
+#[cfg(test)]
+mod tests;
