@@ -1,11 +1,12 @@
 //! Measures what is written to the device for a byte stored, in a steady state of overwrites:
-//! `cargo run --release -p skerry-storage --example wear -- DIR [BYTES] [WRITERS] [HELD_MIB] [ROUNDS] [no-holes] [packed]`.
+//! `cargo run --release -p skerry-storage --example wear -- DIR [BYTES] [WRITERS] [HELD_MIB] [ROUNDS] [no-holes] [packed] [wide]`.
 //!
 //! `HELD_MIB` (default 64) of bodies are written, then overwritten at random keys `ROUNDS` times over (default 6) on a store
 //! that may grow to twice of it, with the collector at work. Counted is `write_bytes` of `/proc/self/io`: what this process has the
 //! kernel write, index included, without the file system's own; and by cause, which blocks were written to which files between
 //! two syncs (what is left is the index). `no-holes`: as where files cannot be punched.
-//! `packed`: blocks of the index are packed, as on a card.
+//! `packed`: blocks of the index are packed, as on a card. The rows are made up, as long as those of `skerry-model` are for a body
+//! that is overwritten (its test `what_the_rows_of_an_overwritten_object_take` prints them); `wide`: as long as before 29 November.
 #![expect(clippy::unwrap_used, reason = "a measurement: stops at the first failure")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,23 +27,46 @@ const DOMAIN: BucketId = BucketId([1; 16]);
 /// Of 32 bytes of an entry so many say nothing.
 const PACKS: usize = 11;
 
+/// Bytes of the values of `Versions` and `Current`, and before 29 November.
+const VALUES: (usize, usize) = (95, 56);
+const VALUES_WIDE: (usize, usize) = (248, 80);
+
 /// Entry: key, number and chunk. Three rows, as a record has; those of the version before go.
-struct Objects;
+struct Objects {
+    values: (usize, usize),
+}
+
+/// What a row says that no other says, and of what is left bytes that are the same in all.
+fn filled(said: &[&[u8]], len: usize) -> Vec<u8> {
+    let mut value = said.concat();
+    value.resize(len, 7);
+    value
+}
+
+/// Key of a row of `Versions`: newest first, a clock and a dot behind the key.
+fn version(key: &[u8], number: &[u8]) -> Vec<u8> {
+    let newest: Vec<u8> = number.iter().map(|byte| !byte).collect();
+    [key, &[0], &newest, &[9; 24], &newest].concat()
+}
 
 impl Reducer for Objects {
     fn reduce(&self, entry: &[u8], view: &dyn View, batch: &mut Batch) -> Result<(), ReduceError> {
         let (key, rest) = entry.split_at(8);
         let (number, chunk) = (&rest[..8], ChunkId(rest[8..40].try_into().unwrap()));
-        let key = [b"0123456789abcdefphotos/2026/".as_slice(), key].concat();
+        let key = [b"0123456789abcdefphotos/2026/".as_slice(), key, b".jpg\0\0"].concat();
+        let dot = |number: &[u8]| [DOMAIN.0.as_slice(), &[0], &[9; 24], number].concat();
         if let Some(old) = view.get(Table::Current, &key)? {
-            batch.reference(DOMAIN, ChunkId(old[8..40].try_into().unwrap()), -1);
-            batch.delete(Table::Versions, [&key, &old[..8]].concat());
-            batch.delete(Table::Dots, [DOMAIN.0.as_slice(), &[9; 24], &old[..8]].concat());
+            let old = &old[..8];
+            let row = view.get(Table::Versions, &version(&key, old))?.unwrap();
+            batch.reference(DOMAIN, ChunkId(row[..32].try_into().unwrap()), -1);
+            batch.delete(Table::Versions, version(&key, old));
+            batch.delete(Table::Dots, dot(old));
         }
         batch.reference(DOMAIN, chunk, 1);
-        batch.put(Table::Versions, [&key, number].concat(), rest.to_vec());
-        batch.put(Table::Current, key.clone(), rest[..90].to_vec());
-        batch.put(Table::Dots, [DOMAIN.0.as_slice(), &[9; 24], number].concat(), key);
+        let (md5, (of_version, of_current)) = (&rest[40..56], self.values);
+        batch.put(Table::Versions, version(&key, number), filled(&[&chunk.0, md5], of_version));
+        batch.put(Table::Current, key.clone(), filled(&[number, md5], of_current));
+        batch.put(Table::Dots, dot(number), filled(&[number, &key[16..40]], 36));
         Ok(())
     }
 }
@@ -183,7 +207,6 @@ fn write(store: &Store, key: u64, number: u64, len: usize) -> Result<(Entry, Opt
     };
     let mut data = [key.to_be_bytes(), number.to_be_bytes()].concat();
     data.extend_from_slice(&id.0);
-    // Packs, though somewhat less than records do: an index of those packs to two thirds, one of these to 0.77 or more.
     let mut chance = Chance(number);
     data.extend((data.len()..308).map(|at| if at % 32 < PACKS { 7 } else { chance.next() as u8 }));
     let entry = small.into_iter().fold(Entry::new(data), Entry::with_body);
@@ -259,10 +282,11 @@ fn main() {
         packs_index: said("packed"),
         ..Settings::default()
     };
+    let values = if said("wide") { VALUES_WIDE } else { VALUES };
     let causes = Causes::default();
     let disk =
         Arc::new(Counted { real: RealDisk::new(folder).unwrap(), holes: plan.holes, causes: causes.clone() });
-    let (store, _) = Store::open(disk, Arc::new(Objects), settings).unwrap();
+    let (store, _) = Store::open(disk, Arc::new(Objects { values }), settings).unwrap();
     let committer = store.start_committer().unwrap();
     let (tell, told) = sync_channel(writers);
     let mut run = Run { store: store.clone(), tell, told, waiting: BTreeMap::new(), now: 0, refused: 0 };
