@@ -360,15 +360,18 @@ pub fn left_below(view: &dyn View, below: &Below, max: usize) -> Result<Vec<Dot>
     super::leave::left_in(view, &keys::prefix(below.bucket, &below.prefix), max)
 }
 
-/// How many records are stored below a prefix, and their bytes; counted up to so many.
+/// How many records are stored below a prefix, and their encoded bytes, as [`super::Sums`] counts them; counted up to so many.
 pub fn held_below(view: &dyn View, below: &Below, most: u64) -> Result<(u64, u64), SpaceError> {
-    let (mut count, mut bytes) = (0, 0);
-    view.scan_prefix(Table::Versions, &keys::prefix(below.bucket, &below.prefix), &mut |_, value| {
+    let (mut count, mut bytes, mut fault) = (0, 0, None);
+    view.scan_prefix(Table::Versions, &keys::prefix(below.bucket, &below.prefix), &mut |name, value| {
         count += 1;
-        bytes += value.len() as u64;
-        if count < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        match super::rows::version::decode(name, value) {
+            Ok(record) => bytes += record.encoded_len() as u64,
+            Err(error) => fault = Some(error),
+        }
+        if count < most && fault.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    Ok((count, bytes))
+    fault.map_or(Ok((count, bytes)), Err)
 }
 
 #[cfg(test)]

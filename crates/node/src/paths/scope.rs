@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use skerry_base::kv::View;
@@ -562,8 +561,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
     let turn = turn.unwrap_or_else(|| site.peers.waits().turn);
     fence.iter().try_for_each(Fence::check)?;
     if let Some(node) = site.peers.roster.node(from.site).filter(|_| from.site != site.id) {
-        let bytes = hold.payload.iter().map(Bytes::len).sum();
-        site.peers.received(node, crate::telemetry::Kind::Payload, bytes);
+        site.peers.received(node, crate::telemetry::Kind::Payload, hold.bytes());
     }
     let record = Record::admit(&hold.record)
         .map_err(|error| ServiceError::new(ErrorKind::InvalidRequest, error.to_string()))?;

@@ -381,8 +381,8 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// Bytes of its payload.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.payload.iter().map(|bytes| bytes.len() as u64).sum()
+    pub(crate) fn bytes(&self) -> usize {
+        self.payload.iter().map(Bytes::len).sum()
     }
 }
 

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::{Instant, NodeId, SiteId};
 use skerry_federation::budget::Class;
@@ -586,7 +585,7 @@ pub(crate) struct Answer {
 
 /// Bytes of payload that a question carries.
 fn payload_of(request: &Request) -> usize {
-    request.held().map_or(0, |(hold, _)| hold.payload.iter().map(Bytes::len).sum())
+    request.held().map_or(0, |(hold, _)| hold.bytes())
 }
 
 pub(crate) const fn carries_records(response: &Response) -> bool {

@@ -111,8 +111,8 @@ fn size(request: &Request) -> u64 {
         Request::Chunk { .. } | Request::Through(_) => CHUNK_BYTES as u64,
         Request::Tail(tail) => u64::from(tail.chunk.stored.saturating_sub(tail.from)),
         Request::Read(read) if read.part != Part::Nothing => CHUNK_BYTES as u64,
-        Request::Hold(hold) => hold.bytes(),
-        Request::HoldFor(asked) => asked.hold.bytes(),
+        Request::Hold(hold) => hold.bytes() as u64,
+        Request::HoldFor(asked) => asked.hold.bytes() as u64,
         // Follows the question, as it comes from the client.
         Request::Forward(forward) => forward.length.unwrap_or(0),
         Request::Replace(replace) => replace.put.length.unwrap_or(0),
