@@ -47,6 +47,7 @@ pub mod rest;
 pub mod scope;
 pub mod site_view;
 mod stats;
+pub mod subflows;
 mod together;
 pub mod turns;
 pub mod undecided;

@@ -184,6 +184,7 @@ impl Admin {
             rtt_ms: rtt.map(|rtt| rtt.as_secs_f64() * 1000.0),
             via: course.via.map(|via| site.peers.roster.node_name(via)),
             hops: course.hops,
+            connections: u32::try_from(site.peers.net().connections(node)).unwrap_or(u32::MAX),
             heard_ms: heard.map(|heard| millis(now.since(heard))),
             lag_ms: match lag {
                 // What it has written since is not known while there is no link.

@@ -165,6 +165,9 @@ pub struct PeerStatus {
     /// Sites between this one and it.
     #[serde(default)]
     pub hops: u8,
+    /// TCP connections to it: one is its link, others stand beside that while much is under way over a far line.
+    #[serde(default)]
+    pub connections: u32,
     /// How long ago it was heard, if ever.
     pub heard_ms: Option<u64>,
     /// By how much its records lag here, if known.

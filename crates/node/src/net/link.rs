@@ -62,6 +62,7 @@ pub(super) struct Link {
     probes: mpsc::Sender<Probe>,
     permits: Arc<Semaphore>,
     circuits: Arc<Semaphore>,
+    served: Arc<Semaphore>,
     gate: Arc<Gate>,
     held: Arc<Held>,
     token: CancellationToken,
@@ -101,15 +102,25 @@ impl Link {
         let (control, controlled) = oneshot::channel();
         let (probes, probed) = mpsc::channel(PROBES);
         let rtt = Arc::new(Mutex::new(RoundTrips::default()));
-        let (permits, circuits) =
-            (Arc::new(Semaphore::new(OPEN_STREAMS)), Arc::new(Semaphore::new(CIRCUITS)));
+        let [permits, circuits, served] =
+            [OPEN_STREAMS, CIRCUITS, ALL_STREAMS].map(|most| Arc::new(Semaphore::new(most)));
         let (turns, control) = (gate.clone(), Some(control));
-        let driver =
-            Driver { connection, asked, waiting: None, control, dialler, turns, held: held.clone(), inbound };
+        let (reads, serves) = (held.clone(), served.clone());
+        let driver = Driver {
+            connection,
+            asked,
+            waiting: None,
+            control,
+            dialler,
+            turns,
+            held: reads,
+            serves,
+            inbound,
+        };
         let (rests, rest) = watch::channel(OFTEN);
         let pinger = Pinger { probed, rest, rtt: rtt.clone(), dialler };
         let task = run(driver, token.clone(), controlled, pinger);
-        (Self { asks, probes, permits, circuits, gate, held, token, rtt, rests }, task)
+        (Self { asks, probes, permits, circuits, served, gate, held, token, rtt, rests }, task)
     }
 
     /// Lets it be silent for so long from now on, before it asks whether the other end is there.
@@ -143,6 +154,16 @@ impl Link {
         };
         let stream = self.token.run_until_cancelled(open).await??;
         Some(Box::new(turned(stream, (&self.gate, &self.held), &self.token).holding(permit)))
+    }
+
+    /// Streams that this side holds open.
+    pub(super) fn opened(&self) -> usize {
+        OPEN_STREAMS - self.permits.available_permits()
+    }
+
+    /// Whether a stream of either side is open.
+    pub(super) fn is_used(&self) -> bool {
+        self.opened() > 0 || self.served.available_permits() < ALL_STREAMS
     }
 
     pub(super) fn rtt(&self) -> Option<Duration> {
@@ -219,6 +240,8 @@ struct Driver<S> {
     dialler: bool,
     turns: Arc<Gate>,
     held: Arc<Held>,
+    /// A permit for each stream that the other side opened.
+    serves: Arc<Semaphore>,
     inbound: Inbound,
 }
 
@@ -249,7 +272,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 let _ = control.send(counted(stream, &self.held));
             }
         } else {
-            (self.inbound)(Box::new(turned(stream, (&self.turns, &self.held), token)));
+            let stream = turned(stream, (&self.turns, &self.held), token);
+            // There are as many as the multiplexer lets be.
+            (self.inbound)(match self.serves.clone().try_acquire_owned() {
+                Ok(permit) => Box::new(stream.holding(permit)),
+                Err(_) => Box::new(stream),
+            });
         }
     }
 

@@ -128,6 +128,12 @@ pub trait Net: Send + Sync + 'static {
     /// of the stream with its first byte.
     async fn open(&self, peer: NodeId) -> Result<Stream, NetError>;
 
+    /// The same for a stream of bulk: over a connection beside the link's own, where there is one. What has failed on it may still
+    /// go over [`Self::open`].
+    async fn open_bulk(&self, peer: NodeId) -> Result<Stream, NetError> {
+        self.open(peer).await
+    }
+
     /// The same for a stream that stays open for as long as a link that is carried on it: these have room of their own,
     /// so that they never keep a question waiting, and are refused when there is none.
     async fn open_circuit(&self, peer: NodeId) -> Result<Stream, NetError> {
@@ -155,6 +161,11 @@ pub trait Net: Send + Sync + 'static {
     /// What this machine does not give to links, in words for who runs it.
     fn lack(&self) -> Option<String> {
         None
+    }
+
+    /// Connections to `peer`: one is its link, further ones stand beside it while much is under way over a far line.
+    fn connections(&self, peer: NodeId) -> usize {
+        usize::from(self.rtt(peer).is_some())
     }
 
     /// How the link to `peer` runs, if there is one.

@@ -34,6 +34,7 @@ mod accept;
 mod carried;
 mod dial;
 mod greet;
+mod subflows;
 mod tuning;
 mod ways;
 
@@ -150,6 +151,10 @@ struct PeerState {
     /// The connection that is, or is about to become, the link.
     standing: Option<Standing>,
     link: Option<Arc<Link>>,
+    /// Where this end dialled it; none if the other did.
+    dialled: Option<String>,
+    /// What stands beside it.
+    beside: subflows::Beside,
     /// The last link that stood, for greetings.
     last: greet::LinkId,
     /// How often in a row it answered and refused the key of this node.
@@ -256,6 +261,7 @@ impl TcpNet {
         });
         shared.spawn(accept::run(shared.clone(), listener));
         shared.spawn(ways::watch(shared.clone()));
+        shared.spawn(subflows::watch(shared.clone()));
         Ok(Arc::new(Self { shared, address, streams: tokio::sync::Mutex::new(receiver) }))
     }
 
@@ -306,6 +312,14 @@ impl Net for TcpNet {
         self.shared.link(peer)?.open().await.ok_or(NetError::NoLink(peer))
     }
 
+    async fn open_bulk(&self, peer: NodeId) -> Result<Stream, NetError> {
+        let subflow = self.shared.state(|state| state.peers.get(&peer)?.beside.freest());
+        match subflow {
+            Some(subflow) => subflow.open().await.ok_or(NetError::NoLink(peer)),
+            None => self.open(peer).await,
+        }
+    }
+
     async fn open_circuit(&self, peer: NodeId) -> Result<Stream, NetError> {
         self.shared.link(peer)?.open_circuit().await.ok_or(NetError::NoLink(peer))
     }
@@ -323,6 +337,13 @@ impl Net for TcpNet {
     fn backlog(&self) -> Option<(usize, usize)> {
         let backlog = &self.shared.backlog;
         Some((backlog.most(), backlog.taken()))
+    }
+
+    fn connections(&self, peer: NodeId) -> usize {
+        self.shared.state(|state| {
+            let peer = state.peers.get(&peer).filter(|peer| peer.link.is_some());
+            peer.map_or(0, |peer| 1 + peer.beside.count())
+        })
     }
 
     fn course(&self, peer: NodeId) -> Option<Course> {
@@ -556,6 +577,8 @@ impl PeerState {
             counters,
             standing: None,
             link: None,
+            dialled: None,
+            beside: subflows::Beside::default(),
             last: greet::LinkId::default(),
             refusals: 0,
             copied: false,
@@ -583,6 +606,8 @@ impl PeerState {
         if let Some(link) = self.link.take() {
             link.sever();
         }
+        self.dialled = None;
+        self.beside = subflows::Beside::default();
         self.wakers.change.notify_one();
     }
 }

@@ -25,6 +25,8 @@ use crate::trust::{Identity, PublicKey};
 
 /// The protocol of links between members.
 pub(super) const LINK: &[u8] = b"skerry/1";
+/// The protocol of a further connection beside a link that stands.
+pub(super) const SUBFLOW: &[u8] = b"skerry-subflow/1";
 /// The protocol of the one stream of a node that wants to join.
 pub(super) const JOIN: &[u8] = b"skerry-join/1";
 
@@ -59,17 +61,18 @@ impl Tls {
         let spki = [&SPKI_HEAD[..], &identity.public().0].concat();
         let signer = rustls::crypto::ring::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(identity.pkcs8()))?;
         let key = Arc::new(CertifiedKey::new(vec![CertificateDer::from(spki)], signer));
-        let server = |accepted, protocol: &[u8]| {
+        let server = |accepted, protocols: &[&[u8]]| {
             let verifier = Arc::new(Verifier::new(accepted, &provider));
             let mut config = ServerConfig::builder_with_provider(provider.clone())
                 .with_protocol_versions(&[&TLS13])?
                 .with_client_cert_verifier(verifier)
                 .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key.clone())));
-            config.alpn_protocols = vec![protocol.to_vec()];
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             config.send_tls13_tickets = 0;
             Ok::<_, Error>(Arc::new(config))
         };
-        let (link, join) = (server(Accepted::Known(known), LINK)?, server(Accepted::Any, JOIN)?);
+        let link = server(Accepted::Known(known), &[LINK, SUBFLOW])?;
+        let join = server(Accepted::Any, &[JOIN])?;
         Ok(Self { provider, key, link, join })
     }
 

@@ -203,14 +203,14 @@ impl Peers {
     /// All that was asked for on this stream came.
     pub(crate) fn keep_stream(&self, answer: Answer) {
         if self.speech_of(answer.node).is_some_and(|speech| speech.keeps_streams()) {
-            self.kept.put(answer.node, answer.stream, self.clock.now());
+            self.kept.put(answer.node, answer.into_warm(), self.clock.now());
         }
     }
 
     /// All of an object that was asked for came.
     pub(crate) fn keep_object_stream(&self, answer: Answer) {
         if !answer.is_given && self.resumes(answer.node) {
-            self.kept.put(answer.node, answer.stream, self.clock.now());
+            self.kept.put(answer.node, answer.into_warm(), self.clock.now());
         }
     }
 

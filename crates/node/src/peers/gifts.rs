@@ -104,7 +104,7 @@ impl Peers {
         if carries_records(&response) {
             self.received(node, Kind::Record, crossed);
         }
-        let answer = Answer { response, stream, node, is_given: true, _held: None };
+        let answer = Answer { response, stream, node, among: 1, is_given: true, _held: None };
         // Full, or over: who waits has enough.
         waits.try_send(Gift { member, answer }).ok();
         Ok(())

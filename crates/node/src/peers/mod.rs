@@ -38,6 +38,7 @@ pub(crate) mod roster;
 pub(crate) mod serve;
 pub(crate) mod uplink;
 
+use kept::Warm;
 use message::{Request, Response};
 use roster::Roster;
 
@@ -327,6 +328,7 @@ impl Peers {
     pub(crate) fn hear(&self, site: SiteId) {
         self.noted().heard.insert(site, self.clock.now());
         self.parts.purge();
+        self.kept.purge(self.clock.now(), kept::spell(true));
     }
 
     /// When a site was heard last.
@@ -423,31 +425,43 @@ impl Peers {
     }
 
     async fn exchange(&self, node: NodeId, class: Class, request: &Request) -> Result<Answer, PeerError> {
-        if let Some(stream) = self.warm(node, request) {
-            match self.exchange_on(stream, node, class, request).await {
+        if let Some(warm) = self.warm(node, request) {
+            match self.exchange_on(warm, node, class, request).await {
                 Ok(answer) => return Ok(answer),
                 // It ended meanwhile: then the others did, too.
                 Err(_) => self.kept.forget(node),
             }
         }
+        let among = self.net.connections(node);
+        if is_bulk(request)
+            && among > 1
+            && let Ok(stream) = self.net.open_bulk(node).await
+        {
+            match self.exchange_on(Warm { stream, among }, node, class, request).await {
+                // A connection beside the link may end with the stream that was to begin.
+                Err(PeerError::Io(_) | PeerError::Frame(_)) => {}
+                answered => return answered,
+            }
+        }
         let stream = self.net.open(node).await?;
-        self.exchange_on(stream, node, class, request).await
+        self.exchange_on(Warm { stream, among: 1 }, node, class, request).await
     }
 
     /// A stream that was used a while ago, where this question may follow on it.
-    fn warm(&self, node: NodeId, request: &Request) -> Option<Stream> {
+    fn warm(&self, node: NodeId, request: &Request) -> Option<Warm> {
         let resumes = self.speech_of(node).is_some_and(|speech| speech.resumes());
         let may = match request {
-            Request::Chunk { .. } | Request::Through(_) | Request::Tail(_) => true,
+            request if is_bulk(request) => true,
             Request::Read(read) => resumes && read.part != message::Part::Nothing,
             _ => false,
         };
-        may.then(|| self.kept.take(node, self.clock.now(), kept::spell(resumes))).flatten()
+        let least = if is_bulk(request) { self.net.connections(node) } else { 1 };
+        may.then(|| self.kept.take(node, least, (self.clock.now(), kept::spell(resumes)))).flatten()
     }
 
     async fn exchange_on(
         &self,
-        mut stream: Stream,
+        Warm { mut stream, among }: Warm,
         node: NodeId,
         class: Class,
         request: &Request,
@@ -466,15 +480,9 @@ impl Peers {
         if payload > 0 {
             self.sent(node, Kind::Payload, payload);
         }
-        if !matches!(
-            request,
-            Request::Chunk { .. }
-                | Request::Through(_)
-                | Request::Tail(_)
-                | Request::Size { .. }
-                | Request::Seen { .. }
-                | Request::Words { .. }
-        ) {
+        let is_about_records = !is_bulk(request)
+            && !matches!(request, Request::Size { .. } | Request::Seen { .. } | Request::Words { .. });
+        if is_about_records {
             self.sent(node, Kind::Record, asked.len() - payload);
         }
         let answer =
@@ -485,7 +493,7 @@ impl Peers {
         if carries_records(&response) {
             self.received(node, Kind::Record, crossed);
         }
-        Ok(Answer { response, stream, node, is_given: false, _held: None })
+        Ok(Answer { response, stream, node, among, is_given: false, _held: None })
     }
 
     /// Whether a site compares what was seen by a digest, as far as it has said over the link that stands.
@@ -509,6 +517,11 @@ impl Peers {
             Ok(_) | Err(_) => Dialect::HungUp,
         }
     }
+}
+
+/// Whether a chunk is asked for: its bytes need not lie before those of others.
+const fn is_bulk(request: &Request) -> bool {
+    matches!(request, Request::Chunk { .. } | Request::Through(_) | Request::Tail(_))
 }
 
 /// How long is waited, and how often again while a slow link is busy with what comes before the answer.
@@ -577,10 +590,18 @@ pub(crate) struct Answer {
     /// What follows it.
     pub(crate) stream: Stream,
     node: NodeId,
+    /// As of [`Warm`].
+    among: usize,
     /// It came on a stream of the other site, on which nothing can be asked.
     is_given: bool,
     /// What follows may take of a metered link.
     _held: Option<uplink::Held>,
+}
+
+impl Answer {
+    fn into_warm(self) -> Warm {
+        Warm { stream: self.stream, among: self.among }
+    }
 }
 
 /// Bytes of payload that a question carries.

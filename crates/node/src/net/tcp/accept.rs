@@ -18,7 +18,7 @@ use super::super::sever::Severable;
 use super::super::tls::{self, peer_key};
 use super::super::traffic::Meter;
 use super::super::{Course, Peer, Stream};
-use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, Waiting, greet, ways};
+use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, Waiting, greet, subflows, ways};
 use crate::clock::Clock;
 use crate::trust::PublicKey;
 
@@ -123,7 +123,8 @@ async fn prove(
     stream.get_mut().1.set_buffer_limit(Some(shared.tuning.sealed));
     let key = peer_key(stream.get_ref().1.peer_certificates());
     let key = key.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no key was proven"))?;
-    if stream.get_ref().1.alpn_protocol().is_none() {
+    let agreed = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+    if agreed.is_none() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "no protocol was agreed on"));
     }
     if joins {
@@ -138,6 +139,13 @@ async fn prove(
         return Ok(None);
     };
     meter.belongs_to(&counters);
+    if agreed.as_deref() == Some(tls::SUBFLOW) {
+        let Some(subflow) = subflows::accept(shared, stream, peer).await? else { return Ok(None) };
+        return Ok(Some(Proven::Link(Box::pin(async move {
+            subflow.await;
+            drop(way);
+        }))));
+    }
     let greeted = greet::greet(shared, stream, (peer, Course::default()), None, token).await?;
     match ways::while_linked(greeted, way) {
         greet::Greeted::Link(link) => Ok(Some(Proven::Link(link))),

@@ -43,7 +43,7 @@ const TRIED: usize = 2 * ADDRESSES;
 /// Names that are looked up at once.
 pub(super) const NAMES: usize = 2;
 
-type Socket = TlsStream<Severable<TcpStream>>;
+pub(super) type Socket = TlsStream<Severable<TcpStream>>;
 
 impl Duplex for Socket {}
 
@@ -183,7 +183,14 @@ async fn dial(shared: &Arc<Shared>, node: NodeId, want: Wanted) -> Result<greet:
     let greeting = greet::greet(shared, connection.socket, (node, Course::default()), Some(last), token);
     let failed = |reason: String| NetError::Dial { address: connection.address.clone(), reason };
     match timeout(HANDSHAKE, greeting).await {
-        Ok(Ok(greeted)) => Ok(ways::while_linked(greeted, way)),
+        Ok(Ok(greeted)) => {
+            shared.state(|state| {
+                if let Some(peer) = state.peers.get_mut(&node).filter(|peer| peer.standing.is_some()) {
+                    peer.dialled = Some(connection.address);
+                }
+            });
+            Ok(ways::while_linked(greeted, way))
+        }
         Ok(Err(error)) => match greet::refusal(&error) {
             Some(why) => {
                 refused(shared, node, &connection.address, why);
@@ -239,14 +246,14 @@ pub(super) async fn join(
 }
 
 /// A connection whose other end has proven its key.
-struct Connection {
-    socket: Socket,
-    ends: Option<ways::Ends>,
+pub(super) struct Connection {
+    pub(super) socket: Socket,
+    pub(super) ends: Option<ways::Ends>,
     address: String,
 }
 
 /// Tries all addresses in order.
-async fn connect(
+pub(super) async fn connect(
     shared: &Shared,
     key: PublicKey,
     addresses: &[String],

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::link::{Inbound, Link};
 use super::super::{Course, Meeting, Peer, pace};
+use super::subflows::Beside;
 use super::{PeerState, Shared, State, WAITING_STREAMS, Waiting};
 
 const VERSION: u8 = 1;
@@ -37,11 +38,31 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(4);
 const MEETINGS: usize = 64;
 const HELLO_BYTES: usize = 25;
 
-/// A link as its arbiter numbered it.
+/// A link as its arbiter numbered it: both ends know it by this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct LinkId {
     arbiter: u64,
     number: u64,
+}
+
+impl LinkId {
+    pub(super) fn encode(self) -> [u8; 17] {
+        let mut bytes = [0; 17];
+        let words = [self.arbiter, self.number].map(u64::to_be_bytes);
+        for (to, from) in bytes.iter_mut().zip(std::iter::once(VERSION).chain(words.into_iter().flatten())) {
+            *to = from;
+        }
+        bytes
+    }
+
+    pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
+        let version = stream.read_u8().await?;
+        if version != VERSION {
+            let reason = format!("a link's name of version {version}; this release speaks version {VERSION}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        Ok(Self { arbiter: stream.read_u64().await?, number: stream.read_u64().await? })
+    }
 }
 
 /// A connection that was decided to be the link.
@@ -350,7 +371,9 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let Reserved { shared, peer, standing } = &reserved;
-    let inbound = inbound(shared, *peer);
+    // Each link has places of its own: however many streams one peer opens, none of another is dropped for it.
+    let places = Arc::new(Semaphore::new(WAITING_STREAMS));
+    let inbound = inbound(shared, *peer, places.clone());
     let backlog = (&shared.backlog, standing.course.hops > 0);
     let (link, task) = Link::new(stream, dialler, standing.token.clone(), inbound, backlog);
     let current = shared.state(|state| {
@@ -360,6 +383,7 @@ where
             return None;
         }
         entry.link = Some(Arc::new(link));
+        entry.beside = Beside::new(places);
         entry.take_rest();
         entry.last = standing.id;
         entry.refusals = 0;
@@ -374,10 +398,9 @@ where
     }
 }
 
-/// Hands the streams that the peer opens to [`super::Net::accept`]. Each link has places of its own there: however many one
-/// peer opens, none of another is dropped for it.
-fn inbound(shared: &Arc<Shared>, peer: NodeId) -> Inbound {
-    let (streams, places) = (shared.streams.clone(), Arc::new(Semaphore::new(WAITING_STREAMS)));
+/// Hands the streams that the peer opens to [`super::Net::accept`], where they have these places.
+pub(super) fn inbound(shared: &Arc<Shared>, peer: NodeId, places: Arc<Semaphore>) -> Inbound {
+    let streams = shared.streams.clone();
     Box::new(move |stream| {
         let place = places.clone().try_acquire_owned().ok();
         let waits = place.is_some_and(|place| {

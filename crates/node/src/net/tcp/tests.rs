@@ -10,9 +10,9 @@ use super::*;
 use crate::net::{LinkEvent, frame};
 
 /// A node with its key and what it tells of its links.
-struct Site {
-    net: Arc<TcpNet>,
-    identity: Identity,
+pub(super) struct Site {
+    pub(super) net: Arc<TcpNet>,
+    pub(super) identity: Identity,
     events: LinkEvents,
 }
 
@@ -27,7 +27,7 @@ impl Site {
         Self { net, identity, events }
     }
 
-    fn node(&self) -> NodeId {
+    pub(super) fn node(&self) -> NodeId {
         self.net.node()
     }
 
@@ -39,11 +39,11 @@ impl Site {
         PeerAddress { key: self.identity.public(), addresses: Vec::new() }
     }
 
-    async fn up(&mut self, other: NodeId) {
+    pub(super) async fn up(&mut self, other: NodeId) {
         assert_eq!(self.events.next().await, Some(LinkEvent::Up(other)));
     }
 
-    async fn down(&mut self, other: NodeId) {
+    pub(super) async fn down(&mut self, other: NodeId) {
         assert_eq!(self.events.next().await, Some(LinkEvent::Down(other)));
     }
 }
@@ -61,7 +61,7 @@ fn each_in_its_turn() {
     assert_eq!(order(Some(5)), [1, 3, 5]);
 }
 
-async fn linked() -> (Site, Site) {
+pub(super) async fn linked() -> (Site, Site) {
     let (mut a, mut b) = (Site::new().await, Site::new().await);
     a.net.set_peers(vec![b.address()]);
     b.net.set_peers(vec![a.address()]);
@@ -71,7 +71,7 @@ async fn linked() -> (Site, Site) {
 }
 
 /// Sends a message from one to the other and back.
-async fn echo(a: &Site, b: &Site, bytes: &[u8]) {
+pub(super) async fn echo(a: &Site, b: &Site, bytes: &[u8]) {
     let mut ours = a.net.open(b.node()).await.unwrap();
     let asking = async {
         frame::write(&mut ours, bytes).await.unwrap();

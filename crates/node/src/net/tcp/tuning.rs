@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use skerry_base::limits::BACKLOG_BYTES;
+use skerry_federation::subflows;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -28,11 +29,19 @@ pub struct Tuning {
     pub sealed: usize,
     /// Bytes that came over all links and nobody has read: beyond them links wait.
     pub backlog: usize,
+    /// What is under way for each connection to a peer that there is to be ([`skerry_federation::subflows`]).
+    pub share: u64,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { congestion: None, unsent: UNSENT, sealed: SEALED, backlog: BACKLOG_BYTES }
+        Self {
+            congestion: None,
+            unsent: UNSENT,
+            sealed: SEALED,
+            backlog: BACKLOG_BYTES,
+            share: subflows::SHARE,
+        }
     }
 }
 
