@@ -130,11 +130,24 @@ pub(crate) fn has_site(directory: &Path) -> Outcome<bool> {
     SiteTrust::exists(directory).map_err(unreadable)
 }
 
-/// Refuses to make a site where there is one.
+/// Refuses to make a site where there is one, or what is left of one.
 pub(crate) fn refuse_site(directory: &Path) -> Outcome<()> {
     match has_site(directory)? {
         true => Err(Failure::refused(format!("{} holds a site already", directory.display()))),
-        false => Ok(()),
+        false => refuse_torn(directory),
+    }
+}
+
+/// Keys or a store without the proof that goes with them: to make another site there would write over the keys.
+fn refuse_torn(directory: &Path) -> Outcome<()> {
+    match SiteTrust::is_torn(directory) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Failure::refused(format!(
+            "{0} holds a site whose trust.json is missing: put it back from a backup of {0} (nothing was changed); to make \
+             another site name another directory",
+            directory.display()
+        ))),
+        Err(error) => Err(Failure::failed(format!("cannot read {}: {error}", directory.display()))),
     }
 }
 
@@ -156,6 +169,7 @@ fn no_directory(place: &str) -> String {
 /// Reads what a site's directory tells.
 pub(crate) fn known(directory: &Path) -> Outcome<Known> {
     if !has_site(directory)? {
+        refuse_torn(directory)?;
         let place = shown(directory);
         let no = if directory.exists() { format!("no site in {place}") } else { no_directory(&place) };
         return Err(Failure::usage(format!("{no}; `skerry init` or `skerry join` makes one")));
@@ -181,7 +195,32 @@ pub(crate) fn endpoint(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use skerry_base::WallTime;
+    use skerry_node::trust::founding::Founding;
+
     use super::*;
+
+    #[test]
+    fn what_is_left_of_a_site_is_not_written_over() {
+        let place = tempfile::tempdir().unwrap();
+        let (site, root) = (place.path().join("site"), place.path().join("root"));
+        let refused = |directory: &Path| {
+            let new = refuse_site(directory).err().map(|failure| failure.message);
+            (new.is_some_and(|said| said.contains("trust.json is missing")), known(directory).is_err())
+        };
+        assert_eq!(refused(&site), (false, true), "nothing is there");
+        Founding::begin("north", WallTime(0), &site, &root).unwrap().store(&site, &root).unwrap();
+        std::fs::remove_file(site.join("trust.json")).unwrap();
+        assert_eq!(refused(&site), (false, true), "one that never was started is a try, and is taken up");
+        SiteTrust::started(&site).unwrap();
+        assert_eq!(refused(&site), (true, true));
+        std::fs::remove_file(site.join("node.key")).unwrap();
+        std::fs::create_dir_all(site.join("data")).unwrap();
+        assert_eq!(refused(&site), (false, true), "an empty place for data");
+        std::fs::write(site.join("data/store"), "x").unwrap();
+        assert_eq!(refused(&site), (true, true));
+    }
 
     #[test]
     fn the_admin_face_is_where_the_configuration_says() {

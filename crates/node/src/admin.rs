@@ -715,6 +715,12 @@ impl Admin {
         if lost == Some(self.site.id) {
             return Err(invalid("this site is not destroyed: it answers you"));
         }
+        if let Some(name) = lost.filter(|lost| self.site.linked(*lost)).and(request.destroyed.as_deref()) {
+            return Err(invalid(format!(
+                "{name} is not destroyed: it answers. Without --destroyed it hands the home over by itself; if it is to belong no \
+                 more: `skerry site expel {name}`, and then this again"
+            )));
+        }
         let asked = home::Move { bucket, to, lost };
         let home::Moved { epoch, unheard } = home::shift(&self.site, WRITER, asked).await?;
         let (site, expelled) = (request.site, request.destroyed);

@@ -56,7 +56,7 @@ pub async fn join(
     token: &JoinToken,
     addresses: Vec<String>,
 ) -> Result<SiteTrust, InitError> {
-    if SiteTrust::exists(directory)? {
+    if SiteTrust::exists(directory)? || SiteTrust::is_torn(directory)? {
         return Err(InitError::Exists(directory.display().to_string()));
     }
     let identity = joining(directory, token)?;

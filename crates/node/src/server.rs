@@ -603,6 +603,13 @@ async fn open_store(
             if lazy {
                 tracing::warn!("{LAZY}");
             }
+            if recovery.index == skerry_storage::IndexState::New && !SiteTrust::is_unstarted(directory) {
+                tracing::error!(
+                    data = %data.display(),
+                    "this site was started before, and its store is empty: if a disk is not mounted there, stop this site and \
+                     mount it; else what it had is fetched from the other sites, as far as they have it"
+                );
+            }
             Ok((store, recovery))
         }
         Ok(Err(error)) => Err(storage(&data, error)),

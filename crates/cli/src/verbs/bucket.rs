@@ -220,11 +220,14 @@ impl Home {
     async fn run(self, globals: Globals) -> Outcome {
         let what = self.name.clone().unwrap_or_else(|| "the register of names".into());
         let site = self.place.site(&globals).await?;
-        let act = format!("move the home of {what} to {}", self.to);
+        let expels =
+            self.destroyed.iter().map(|lost| format!(", and expel {lost} for good")).collect::<String>();
+        let act = format!("move the home of {what} to {}{expels}", self.to);
         if look::dry_run(&globals, &act, self.look(&site)).await? {
             return Ok(Exit::Done);
         }
         if let Some(lost) = &self.destroyed {
+            self.look(&site).await?;
             let question = format!("Is {lost} lost for good? It is expelled and never let in again.");
             output::confirm(&question, globals.yes)?;
         }

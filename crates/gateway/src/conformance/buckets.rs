@@ -100,6 +100,13 @@ pub(super) async fn list_pages(suite: &Suite) -> Checked {
     let token = first.element("ContinuationToken");
     holds("there is more", !token.is_empty())?;
     let second = suite.send(Ask::new("GET", format!("/?prefix={prefix}&continuation-token={token}"))).await?;
+    for wrong in ["0", "10001", "x"] {
+        refused(
+            &suite.send(Ask::new("GET", format!("/?max-buckets={wrong}"))).await?,
+            400,
+            "InvalidArgument",
+        )?;
+    }
     holds("the page goes on", !second.elements("Name").contains(&first.element("Name")))?;
     one.clean().await?;
     two.clean().await

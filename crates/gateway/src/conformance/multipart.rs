@@ -202,6 +202,8 @@ pub(super) async fn again(suite: &Suite) -> Checked {
     let second = complete(&place, "k", &id, &[(1, &etag)]).await?;
     expect(&second, 200)?;
     same("ETag", second.element("ETag"), first.element("ETag"))?;
+    let other = complete(&place, "k", &id, &[(1, &etag), (2, &etag)]).await?;
+    refused(&other, 404, "NoSuchUpload")?;
     place.clean().await
 }
 

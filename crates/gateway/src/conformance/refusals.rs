@@ -85,6 +85,11 @@ pub(super) async fn malformed_xml(suite: &Suite) -> Checked {
     }
     refused(&place.send(place.about("POST", "?delete").body("<Delete>")).await?, 400, "MalformedXML")?;
     refused(&place.send(place.about("PUT", "?versioning").body("<<")).await?, 400, "MalformedXML")?;
+    let raw = "<Delete><Object><Key>a\u{1}</Key></Object></Delete>";
+    refused(&place.send(place.about("POST", "?delete").body(raw)).await?, 400, "MalformedXML")?;
+    place.put("k", "x").await?;
+    let split = place.ask("GET", "k", "?response-content-type=a%0D%0Ab:c");
+    refused(&place.send(split).await?, 400, "InvalidArgument")?;
     let hidden = "<Delete><Object><Key>a<![CDATA[b]]></Key></Object></Delete>";
     refused(&place.send(place.about("POST", "?delete").body(hidden)).await?, 400, "MalformedXML")?;
     let large = place.about("POST", "?delete").body(" ".repeat((2 << 20) + 1));

@@ -96,7 +96,11 @@ impl Memory {
         let fresh = {
             let mut state = self.lock();
             if let Some(outcome) = state.completed.get(&target.upload) {
-                return Ok(outcome.clone());
+                // Of other parts it is another object.
+                return match request.etag().is_some_and(|etag| etag == outcome.etag) {
+                    true => Ok(outcome.clone()),
+                    false => Err(ServiceError::no_such_upload(&target.upload)),
+                };
             }
             let upload = state.bucket(context, &target.bucket)?.upload(&target.key, &target.upload)?;
             assemble(upload, &request)?

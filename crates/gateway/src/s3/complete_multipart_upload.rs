@@ -36,7 +36,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     };
     let outcome = services.objects.complete_upload(&call.context, request).await?;
     let sums = &outcome.checksums;
-    let reply = Reply::xml(&dto::CompleteMultipartUploadOutput {
+    let reply = Reply::echo(&dto::CompleteMultipartUploadOutput {
         bucket: Some(call.bucket),
         key: Some(call.key),
         location: Some(call.location),

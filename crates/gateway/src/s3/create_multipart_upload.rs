@@ -21,7 +21,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
         declared: named.is_some(),
     };
     let created = services.objects.create_upload(&call.context, request).await?;
-    let reply = Reply::xml(&dto::CreateMultipartUploadOutput {
+    let reply = Reply::echo(&dto::CreateMultipartUploadOutput {
         bucket: Some(call.bucket),
         key: Some(call.key),
         upload_id: Some(created.upload),

@@ -93,6 +93,11 @@ pub(super) fn count(number: usize) -> Option<i32> {
     i32::try_from(number).ok()
 }
 
+/// Whether XML 1.0 can carry a character, as itself or as a reference.
+pub(super) const fn is_xml(c: char) -> bool {
+    !matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
+}
+
 /// Refuses a document with elements or sections that its reader would pass over. The first of `known` is the
 /// element that holds the others.
 pub(super) fn check_elements(document: &[u8], known: &[&str]) -> Outcome<()> {
@@ -100,6 +105,9 @@ pub(super) fn check_elements(document: &[u8], known: &[&str]) -> Outcome<()> {
         ServiceError::new(ErrorKind::MalformedXml, format!("the document {what}; write it plainly"))
     };
     let text = core::str::from_utf8(document).map_err(|_| malformed("is not UTF-8"))?;
+    if text.chars().any(|c| !is_xml(c)) {
+        return Err(malformed("has a character that XML cannot carry"));
+    }
     for section in ["<![CDATA[", "<!DOCTYPE", "<!ENTITY"] {
         if text.contains(section) {
             return Err(malformed(&format!("has a section {section}")));
@@ -139,7 +147,10 @@ mod tests {
         );
         assert!(check("<s3:Delete><Key/></s3:Delete>").is_ok());
         assert_eq!(check("<Delete><Quiet/></Delete>").unwrap_err().kind(), ErrorKind::NotImplemented);
-        for text in ["<Delete><Key><![CDATA[x]]></Key></Delete>", "<!DOCTYPE a><Delete/>", "<<", "<Key/>"] {
+        let raw = "<Delete><Object><Key>a\u{1}</Key></Object></Delete>";
+        for text in
+            ["<Delete><Key><![CDATA[x]]></Key></Delete>", raw, "<!DOCTYPE a><Delete/>", "<<", "<Key/>"]
+        {
             assert_eq!(check(text).unwrap_err().kind(), ErrorKind::MalformedXml);
         }
     }

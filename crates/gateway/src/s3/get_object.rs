@@ -1,11 +1,14 @@
 //! GetObject.
 
 use hyper::StatusCode;
+use hyper::header::HeaderValue;
 
 use super::reply::Reply;
 use super::{Call, headers};
 use crate::http::body::stream;
-use crate::service::{ByteRange, GetObject, ObjectInfo, Outcome, Selection, Services, date};
+use crate::service::{
+    ByteRange, ErrorKind, GetObject, ObjectInfo, Outcome, Selection, ServiceError, Services, date,
+};
 
 /// Reads an object, a range or a part of it.
 pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
@@ -15,6 +18,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
 
 /// What GET and HEAD ask.
 pub(super) fn request(call: &Call) -> Outcome<GetObject> {
+    check_overrides(call)?;
     Ok(GetObject {
         bucket: call.bucket.clone(),
         key: call.key.clone(),
@@ -25,6 +29,29 @@ pub(super) fn request(call: &Call) -> Outcome<GetObject> {
         conditions: headers::read_conditions(&call.headers, "")?,
         if_range: headers::if_range(&call.headers)?,
     })
+}
+
+/// Headers of the answer that the query may say.
+const OVERRIDES: [&str; 6] = [
+    "response-content-type",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-expires",
+];
+
+/// Refuses one that no header can be.
+fn check_overrides(call: &Call) -> Outcome<()> {
+    let is_wrong =
+        |name: &&str| call.query.text(name).is_some_and(|text| HeaderValue::from_str(&text).is_err());
+    match OVERRIDES.iter().find(|name| is_wrong(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("the parameter {name} has characters that no header can have");
+            Err(ServiceError::new(ErrorKind::InvalidArgument, message))
+        }
+    }
 }
 
 /// What is asked of what there is to know of an object: no bytes, so no range of them.

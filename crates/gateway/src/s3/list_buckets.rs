@@ -2,14 +2,26 @@
 
 use s3s::dto;
 
+use super::Call;
 use super::reply::{Reply, owner, timestamp};
-use super::{Call, documents};
-use crate::service::{BucketInfo, Outcome, Services};
+use crate::service::{BucketInfo, ErrorKind, Outcome, ServiceError, Services};
+
+/// Buckets of a page at most.
+const MOST: usize = 10_000;
+
+/// How many buckets are asked for.
+fn page_size(call: &Call) -> Outcome<usize> {
+    let asked = call.query.text("max-buckets").and_then(|text| text.parse().ok());
+    asked.filter(|asked| (1..=MOST).contains(asked)).ok_or_else(|| {
+        let message = format!("the parameter max-buckets must be a number between 1 and {MOST}");
+        ServiceError::new(ErrorKind::InvalidArgument, message)
+    })
+}
 
 /// Pages through the caller's buckets by name.
 pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     let limit = match call.query.has("max-buckets") {
-        true => documents::page_size(&call, "max-buckets")?,
+        true => page_size(&call)?,
         false => usize::MAX,
     };
     let prefix = call.query.text("prefix").unwrap_or_default();

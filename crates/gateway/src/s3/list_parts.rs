@@ -18,7 +18,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     let page = services.objects.list_parts(&call.context, ListParts { target, after, limit }).await?;
     let truncated = page.more && limit > 0;
     let last = page.parts.last().and_then(|part| i32::try_from(part.number).ok());
-    Reply::xml(&dto::ListPartsOutput {
+    Reply::echo(&dto::ListPartsOutput {
         upload_id: call.query.text("uploadId"),
         part_number_marker: i32::try_from(after).ok(),
         next_part_number_marker: last.filter(|_| truncated),

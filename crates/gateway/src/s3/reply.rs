@@ -11,6 +11,7 @@ use s3s::xml;
 use skerry_base::WallTime;
 
 use super::REGION;
+use super::documents::is_xml;
 use super::references::expanded;
 use crate::http::body::{Outflow, empty, full};
 use crate::service::{Checksum, ChecksumKind, ErrorKind, Outcome, Receipt, ServiceError, VersionId};
@@ -57,6 +58,19 @@ impl Reply {
             ServiceError::new(ErrorKind::Internal, format!("the answer could not be written as XML: {error}"))
         })?;
         Ok(Self::of_xml(StatusCode::OK, with_returns(text)))
+    }
+
+    /// With a document that repeats a key by which nobody asks again: what XML cannot carry of it is replaced, so that the rest
+    /// can be read.
+    pub(super) fn echo(document: &impl xml::Serialize) -> Outcome<Self> {
+        let reply = Self::xml(document)?;
+        match core::str::from_utf8(&reply.document) {
+            Ok(text) if !text.chars().all(is_xml) => {
+                let readable = text.chars().map(|c| if is_xml(c) { c } else { char::REPLACEMENT_CHARACTER });
+                Ok(Self::of_xml(StatusCode::OK, readable.collect::<String>().into_bytes()))
+            }
+            _ => Ok(reply),
+        }
     }
 
     fn of_xml(status: StatusCode, text: Vec<u8>) -> Self {
@@ -180,8 +194,8 @@ fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\t' | '\n' | '\r' => escaped.push_str(&format!("&#{};", c as u32)),
-            '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            other => escaped.push(other),
+            other if is_xml(other) => escaped.push(other),
+            _ => escaped.push(char::REPLACEMENT_CHARACTER),
         }
     }
     escaped
@@ -248,6 +262,22 @@ mod tests {
 
     use super::*;
     use crate::service::date;
+
+    #[test]
+    fn what_a_document_echoes_can_be_read() {
+        let of = |key: &str| dto::CreateMultipartUploadOutput {
+            key: Some(key.into()),
+            upload_id: Some("id".into()),
+            ..Default::default()
+        };
+        let text = |key: &str| {
+            let reply = Reply::echo(&of(key)).unwrap();
+            assert_eq!(reply.headers[CONTENT_LENGTH], reply.document.len().to_string());
+            String::from_utf8(reply.document.to_vec()).unwrap()
+        };
+        assert!(text("a\u{1}\u{ffff}b").contains("<Key>a\u{fffd}\u{fffd}b</Key>"));
+        assert!(text("a\r\nb").contains("<Key>a&#13;\nb</Key>"));
+    }
 
     #[test]
     fn errors_carry_code_resource_and_id() {

@@ -158,17 +158,26 @@ fn bare(sum: &Checksum) -> Option<&str> {
 
 /// MD5 over the parts' MD5s, and their number.
 fn multipart_etag(parts: &[&StoredPart]) -> Outcome<String> {
-    let mut md5 = Md5::new();
-    for part in parts {
-        let Ok(digest) = skerry_base::id::parse_hex::<16>(&part.etag) else {
-            return refuse(
-                ErrorKind::InvalidPart,
-                format!("part {} has no MD5; upload it again", part.number),
-            );
-        };
-        md5.update(digest);
+    let etags = parts.iter().map(|part| (part.number, part.etag.as_str()));
+    folded(etags).or_else(|number| {
+        refuse(ErrorKind::InvalidPart, format!("part {number} has no MD5; upload it again"))
+    })
+}
+
+/// The same of parts by number; an error names the one whose ETag is no MD5.
+fn folded<'a>(parts: impl ExactSizeIterator<Item = (u32, &'a str)>) -> Result<String, u32> {
+    let (mut md5, count) = (Md5::new(), parts.len());
+    for (number, etag) in parts {
+        md5.update(skerry_base::id::parse_hex::<16>(etag).map_err(|_| number)?);
     }
-    Ok(format!("{}-{}", super::hex(&md5.finalize()), parts.len()))
+    Ok(format!("{}-{count}", super::hex(&md5.finalize())))
+}
+
+impl CompleteUpload {
+    /// The ETag of what it asks for; none if a part's is no MD5.
+    pub fn etag(&self) -> Option<String> {
+        folded(self.parts.iter().map(|part| (part.number, part.etag.as_str()))).ok()
+    }
 }
 
 #[cfg(test)]

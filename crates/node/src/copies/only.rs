@@ -75,6 +75,11 @@ fn before(vector: &Vector, after: Option<Dot>) -> Vector {
 /// A page of them.
 pub(crate) async fn page(site: &Arc<Site>, name: &str, query: LossQuery) -> Outcome<LossPage> {
     let (target, document) = loss::named(site, name).await?;
+    if target == site.id {
+        // What only it has it cannot know by asking the others for what they lack.
+        let message = "this site is not lost: it answers you; ask another what only this one has";
+        return Err(ServiceError::new(ErrorKind::InvalidArgument, message));
+    }
     let limit = query.limit.unwrap_or(LISTED).clamp(1, LISTED);
     let first = query.after.is_none();
     let start = query.after.as_deref().map(Place::parse).transpose()?;

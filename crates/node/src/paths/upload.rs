@@ -70,6 +70,17 @@ impl Target {
         let found = site.read(move |view| space::upload(view, bucket, &key, id).map_err(unreadable)).await?;
         found.ok_or_else(|| self.unknown())
     }
+
+    /// The same with its parts, as they were at one moment: who completes it meanwhile ends both.
+    async fn read_whole(&self, site: &Arc<Site>) -> Outcome<(Upload, Vec<Part>)> {
+        let (bucket, key, id) = (self.bucket.id, self.key.clone(), self.id);
+        let read = move |view: &dyn View| {
+            let Some(upload) = space::upload(view, bucket, &key, id)? else { return Ok(None) };
+            Ok(Some((upload, space::list_parts(view, bucket, id, 0, usize::MAX)?)))
+        };
+        let found = site.read(move |view| read(view).map_err(unreadable)).await?;
+        found.ok_or_else(|| self.unknown())
+    }
 }
 
 /// The checksum that all parts of an upload carry.
@@ -269,13 +280,20 @@ pub(crate) async fn complete_here(
         Err(error) => error,
     };
     let made = match error.kind() {
-        ErrorKind::NoSuchUpload => completed_before(site, target).await?,
+        // A part that cannot be held any more: another completion may have ended the upload meanwhile.
+        ErrorKind::NoSuchUpload | ErrorKind::InvalidPart => completed_before(site, target).await?,
         ErrorKind::PreconditionFailed => made_before(site, target).await?,
         _ => None,
     };
-    let written = made.ok_or(error)?;
+    let written = made.filter(|written| is_asked_again(request, written)).ok_or(error)?;
     super::tenure::again(site, &target.bucket, &written).await?;
     Ok(written)
+}
+
+/// Whether a completion names the parts that an upload was made of.
+fn is_asked_again(request: &CompleteUpload, written: &Written) -> bool {
+    let Written::Record(record) = written else { return true };
+    record.object().is_none_or(|object| request.etag().is_some_and(|etag| etag == object.etag))
 }
 
 /// What fails a condition may be the upload's own object: then its completion is only asked for again.
@@ -297,10 +315,8 @@ async fn try_complete(
     target: &Target,
     request: &CompleteUpload,
 ) -> Outcome<Written> {
-    let upload = target.read(site).await?;
     let (bucket, id) = (target.bucket.id, target.id);
-    let all = move |view: &dyn View| space::list_parts(view, bucket, id, 0, usize::MAX).map_err(unreadable);
-    let parts = site.read(all).await?;
+    let (upload, parts) = target.read_whole(site).await?;
     let stored: Vec<StoredPart> = parts.iter().map(stored_part).collect();
     let (kind, shape) = checksum_of(&upload);
     let completion = complete_parts(request, &stored, kind, shape)?;

@@ -623,7 +623,8 @@ fn home_unheard(site: &Site, home: SiteId, error: &PeerError) -> ServiceError {
 }
 
 fn home_unreachable(site: &Site, home: SiteId, why: &str) -> ServiceError {
-    let name = site.peers.roster.name(home);
+    let lost = site.copies.losses().remove(&home).filter(|loss| loss.is_lost);
+    let name = lost.as_ref().map_or_else(|| site.peers.roster.name(home), |loss| loss.name.clone());
     if tenure::is_fellow(site, home) {
         let message = format!(
             "{name}, the bucket's home, cannot be reached ({why}); if it is gone another node of this site takes its place \
@@ -631,9 +632,15 @@ fn home_unreachable(site: &Site, home: SiteId, why: &str) -> ServiceError {
         );
         return ServiceError::new(ErrorKind::HomeUnreachable, message);
     }
+    let until = match lost.is_some() {
+        true => format!(
+            "; it does not come back: an operator gives the home to another site (skerry bucket home BUCKET --to SITE --destroyed \
+             {name}), or write without the condition"
+        ),
+        false => "; write without the condition or try again when the link is back".to_owned(),
+    };
     let message = format!(
-        "only {name}, the bucket's home, can decide this condition, and it cannot be reached ({why}); \
-         write without the condition or try again when the link is back"
+        "only {name}, the bucket's home, can decide this condition, and it cannot be reached ({why}){until}"
     );
     ServiceError::new(ErrorKind::HomeUnreachable, message)
 }

@@ -3,7 +3,8 @@
 use skerry_base::kv::View;
 use skerry_base::{Origin, Vector, codec};
 use skerry_gateway::service::{
-    BucketCreate, ConflictEnd, ConflictKey, ConflictQuery, ErrorKind, HomeRequest, WriteCondition,
+    BucketCreate, ConflictEnd, ConflictKey, ConflictQuery, ErrorKind, HomeRequest, LossRequest,
+    WriteCondition,
 };
 use skerry_model::{bucket, space, write};
 
@@ -138,8 +139,16 @@ async fn a_lost_home_is_replaced_on_an_operators_word_and_expelled() {
         assert_eq!(site.get("locks", "first").await.unwrap(), "three");
         site.until("the bucket is followed whole", || async { site.site().is_complete(id) }).await;
     }
+    let admin = world.sites[0].services().admin.clone();
+    let refused = admin.move_home("locks", to("site-1", Some("site-3"))).await.unwrap_err();
+    assert!(refused.message().contains("site-3 is not destroyed: it answers"), "{refused}");
     world.sites[2].stop().await;
     let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    let waits = one.put_if("locks", "none", "one", absent()).await.unwrap_err();
+    assert!(waits.message().contains("when the link is back"), "{waits}");
+    admin.declare_loss("site-3", LossRequest { lost: true }).await.unwrap();
+    let waits = one.put_if("locks", "none", "one", absent()).await.unwrap_err();
+    assert!(waits.message().contains("--destroyed site-3"), "{waits}");
     let refused = two.services().admin.move_home("locks", to("site-2", Some("site-3"))).await.unwrap_err();
     assert!(refused.message().contains("site-1"), "{}", refused.message());
     let moved = one.services().admin.move_home("locks", to("site-1", Some("site-3"))).await.unwrap();

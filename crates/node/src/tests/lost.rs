@@ -258,6 +258,9 @@ async fn another_disk_is_found_only_by_word_and_what_was_lost_stays_lost() {
     assert_eq!(kind(one, "small").await, ErrorKind::NoSuchKey);
     let refused = declare(two, "site-2", true).await.unwrap_err();
     assert!(refused.message().contains("it answers you"), "{refused}");
+    let none =
+        two.services().admin.only_at("site-2", LossQuery { after: None, limit: None }).await.unwrap_err();
+    assert!(none.message().contains("ask another"), "it cannot know what only it has: {none}");
     assert!(is_lost(one, "site-2"), "another disk under the same name");
     declare(one, "site-2", false).await.unwrap();
     two.until("it is found", || async { !is_lost(two, "site-2") }).await;

@@ -18,6 +18,8 @@ const NODE_KEY: &str = "node.key";
 const CREDENTIAL_KEY: &str = "credential.key";
 const ADMIN_KEY: &str = "admin.key";
 const TRUST: &str = "trust.json";
+/// What the store is known by.
+const STORE: &str = "data/store";
 const SEAT: &str = "seat.admission";
 /// Made with the site, gone after its first start: tells a new disk of a new machine from the emptied one of an old.
 const UNSTARTED: &str = "unstarted";
@@ -59,7 +61,14 @@ impl SiteTrust {
         files::exists(&directory.join(TRUST))
     }
 
-    /// Writes the files. `trust.json` comes last: with it the site exists.
+    /// Whether keys of a site or its store lie there, and no proof of membership beside them: no interrupted try, but a site
+    /// that lost a file.
+    pub fn is_torn(directory: &Path) -> Result<bool, TrustError> {
+        let has = |name: &str| files::exists(&directory.join(name));
+        Ok(!has(TRUST)? && !has(UNSTARTED)? && (has(NODE_KEY)? || has(STORE)?))
+    }
+
+    /// Writes the files. `unstarted` comes first: keys without it are of a site that was started. `trust.json` comes last: with it the site exists.
     pub fn store(&self, directory: &Path) -> Result<(), TrustError> {
         self.store_keys(directory)?;
         self.store_trust(directory)
@@ -68,6 +77,7 @@ impl SiteTrust {
     /// All of them but `trust.json`.
     pub(super) fn store_keys(&self, directory: &Path) -> Result<(), TrustError> {
         files::private_directory(directory)?;
+        files::write_text(&directory.join(UNSTARTED), "this site was never started\n")?;
         files::write_secret(&directory.join(NODE_KEY), &files::pem(KEY_TAG, self.identity.pkcs8()))?;
         let credentials = files::pem(CREDENTIAL_TAG, self.credentials.as_bytes());
         files::write_secret(&directory.join(CREDENTIAL_KEY), &credentials)?;
@@ -77,7 +87,7 @@ impl SiteTrust {
         if let Some(seat) = &self.seat {
             files::write_text(&directory.join(SEAT), &(STANDARD.encode(seat.encode()) + "\n"))?;
         }
-        files::write_text(&directory.join(UNSTARTED), "this site was never started\n")
+        Ok(())
     }
 
     /// `trust.json`.
