@@ -168,6 +168,8 @@ pub(crate) const MISSED: &[u8] = b"missed";
 /// The journal positions that damage took with it and this index did not know (pairs of u64, little-endian: the first one lost, the
 /// first that reads again): who goes by what the journal says is to hear of it, also after a start that went on from here.
 pub(crate) const LOST: &[u8] = b"lost";
+/// What is noted of damage to the journal.
+pub(crate) const UNKNOWN: [&[u8]; 3] = [LACKING, MISSED, LOST];
 /// The payload segments (numbers, u32 little-endian) in which something lies that the disk could not read and the index does
 /// not know: they stay until a rebuild reads them.
 pub(crate) const UNREAD: &[u8] = b"unread";

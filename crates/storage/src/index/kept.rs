@@ -22,6 +22,16 @@ pub(crate) struct Kept {
     unflushed: AtomicU64,
     full: AtomicBool,
     failed: AtomicUsize,
+    behind: Mutex<Option<Behind>>,
+}
+
+/// What runs once behind the reading of a row, before who asked for it has it.
+struct Behind(Table, Vec<u8>, Box<dyn FnOnce() + Send>);
+
+impl core::fmt::Debug for Behind {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Behind")
+    }
 }
 
 /// A row that cannot be read, and why.
@@ -66,6 +76,11 @@ impl Kept {
     /// This row cannot be read; none: all can.
     pub(crate) fn fail(&self, fault: Option<Fault>) {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+
+    /// Runs once, when this row was read and before who asked for it has it.
+    pub(crate) fn behind(&self, table: Table, key: Vec<u8>, run: impl FnOnce() + Send + 'static) {
+        *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = Some(Behind(table, key, Box::new(run)));
     }
 
     /// So many bytes wait for a flush.
@@ -177,7 +192,15 @@ impl View for Counted {
         if let Some((_, _, error)) = fault.filter(|(of, name, _)| *of == table && name == key) {
             return Err(error);
         }
-        self.reading.get(table, key)
+        let value = self.reading.get(table, key);
+        let run = {
+            let mut behind = self.kept.behind.lock().unwrap_or_else(PoisonError::into_inner);
+            behind.take_if(|Behind(of, name, _)| *of == table && name == key)
+        };
+        if let Some(Behind(_, _, run)) = run {
+            run();
+        }
+        value
     }
 
     fn scan(

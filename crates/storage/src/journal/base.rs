@@ -29,8 +29,10 @@ pub(crate) const STAGED: &str = "base.new";
 const MAGIC: u32 = u32::from_le_bytes(*b"SKJB");
 /// Of 2 it holds rows that a release before does not read: it refuses the store. The file itself is as of version 1, which is read
 /// for ever.
-const VERSION: u32 = 2;
-const VERSIONS: core::ops::RangeInclusive<u32> = 1..=VERSION;
+const ROWS: u32 = 2;
+/// Of 3 it has notes, too.
+const NOTES: u32 = 3;
+const VERSIONS: core::ops::RangeInclusive<u32> = 1..=NOTES;
 const HEADER: usize = 64;
 /// Bytes of a page, one item more or less.
 const PAGE: usize = 256 << 10;
@@ -51,12 +53,14 @@ pub(crate) enum Item {
     Refer { domain: BucketId, id: ChunkId, delta: i64 },
     /// A body that lies in a segment of the journal.
     Body { domain: BucketId, id: ChunkId, segment: u32, offset: u64, crc: u32, stored: u32 },
+    /// A note of the store's own: what the index it was made of does not know.
+    Note { key: Vec<u8>, value: Vec<u8> },
 }
 
-fn encode_header(at: &Position, salt: &[u8; 16]) -> (Vec<u8>, u32) {
+fn encode_header(at: &Position, salt: &[u8; 16], version: u32) -> (Vec<u8>, u32) {
     let mut bytes = Vec::with_capacity(HEADER);
     bytes.extend_from_slice(&MAGIC.to_le_bytes());
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&at.segment.to_le_bytes());
     bytes.extend_from_slice(&at.previous.to_le_bytes());
     bytes.extend_from_slice(&at.offset.to_le_bytes());
@@ -102,7 +106,7 @@ fn later(bytes: &[u8]) -> Option<u32> {
     let (covered, crc) = bytes.split_at_checked(HEADER - 4)?;
     let mut fields = Fields::of(covered);
     let ours = fields.u32()? == MAGIC && crc32c(&[covered]) == Fields::of(crc).u32()?;
-    fields.u32().filter(|version| ours && *version > VERSION)
+    fields.u32().filter(|version| ours && VERSIONS.end() < version)
 }
 
 fn page_sum(salt: &[u8; 16], header: u32, number: u64, bytes: &[u8]) -> u32 {
@@ -130,10 +134,11 @@ impl<'a> Writer<'a> {
         disk: &'a dyn Disk,
         salt: &'a [u8; 16],
         position: &Position,
+        has_notes: bool,
     ) -> Result<Self, StorageError> {
         discard(disk)?;
         let file = disk.create(STAGED, 0).map_err(failed)?;
-        let (bytes, header) = encode_header(position, salt);
+        let (bytes, header) = encode_header(position, salt, if has_notes { NOTES } else { ROWS });
         file.write_at(0, &[&bytes]).map_err(failed)?;
         Ok(Self { disk, salt, file, header, at: HEADER as u64, pages: 0, page: Vec::new() })
     }

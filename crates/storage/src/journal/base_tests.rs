@@ -25,7 +25,8 @@ fn items() -> Vec<Item> {
 
 fn written(items: &[Item]) -> FaultyDisk {
     let disk = FaultyDisk::default();
-    let mut writer = Writer::begin(&disk, &SALT, &AT).unwrap();
+    let mut writer =
+        Writer::begin(&disk, &SALT, &AT, items.iter().any(|item| matches!(item, Item::Note { .. }))).unwrap();
     items.iter().for_each(|item| writer.put(item).unwrap());
     writer.finish().unwrap();
     publish(&disk).unwrap();
@@ -58,6 +59,18 @@ fn base_v1_and_v2_fixture() {
     assert_eq!(hex_of(&disk)[..32], header[..32].replacen("534b4a4202", "534b4a4201", 1));
     assert_eq!(read(&disk).unwrap(), (AT, items()));
     assert!(refuse_later(&disk).is_ok() && salt(&disk) == Some(SALT));
+}
+
+/// Fixture of version 3: a note beside the rest.
+#[test]
+fn base_v3_fixture() {
+    let mut all = items();
+    all.push(Item::Note { key: b"lost".to_vec(), value: vec![7, 8] });
+    let disk = written(&all);
+    let hex = hex_of(&disk);
+    assert_eq!(hex[..16], "534b4a4203000000"[..16]);
+    assert!(hex.contains("03046c6f7374020708"), "{hex}");
+    assert_eq!(read(&disk).unwrap(), (AT, all));
 }
 
 fn hex_of(disk: &FaultyDisk) -> String {
@@ -127,10 +140,10 @@ fn a_base_of_a_later_version_is_refused() {
             bytes[HEADER - 4..HEADER].copy_from_slice(&crc.to_le_bytes());
         });
     };
-    as_of(VERSION + 1);
+    as_of(NOTES + 1);
     let why = refuse_later(&disk).unwrap_err().to_string();
-    assert!(why.contains("version 3") && why.contains("later release"), "{why}");
+    assert!(why.contains("version 4") && why.contains("later release"), "{why}");
     // A flipped bit is no version.
-    disk.corrupt(FILE, |bytes| bytes[4] ^= 4);
+    disk.corrupt(FILE, |bytes| bytes[4] ^= 8);
     assert!(refuse_later(&disk).is_ok());
 }

@@ -171,7 +171,11 @@ impl Segments {
     /// Bytes that extents may take in the active segment.
     pub(crate) fn room(&self) -> u64 {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.active.as_ref().filter(|active| !active.lent).map_or(0, |active| active.capacity - active.tail)
+        state
+            .active
+            .as_ref()
+            .filter(|active| !active.lent)
+            .map_or(0, |active| active.capacity.saturating_sub(active.tail))
     }
 
     /// The active segment and its tail.

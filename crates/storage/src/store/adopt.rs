@@ -65,7 +65,8 @@ impl Replay<'_> {
         }
     }
 
-    /// An extent that is referred to, if it is whole; a leaf that the disk cannot read just now, too, if it is the only one.
+    /// An extent that is referred to, if it is whole; a leaf that the disk cannot read just now, too, if it is the only one. What
+    /// does not read whole is noted if nothing else is there.
     fn adoptable(
         &self,
         progress: &mut Progress,
@@ -76,7 +77,10 @@ impl Replay<'_> {
         let file = self.open_segment(found.place)?;
         let (placed, bytes) = judge(&file, &found.extent, found.place, true);
         let placed = placed.filter(|_| bytes == Bytes::Whole || row.place.is_none());
-        if bytes == Bytes::Unread && found.place.area == Area::Payload {
+        // A record refers to it and is on the disk, so this was, too; or it is a copy of what others have, cut short on its way
+        // here: that cannot be told, and is mended all the same.
+        let is_rotten = bytes == Bytes::Unread || bytes == Bytes::Torn && row.place.is_none();
+        if is_rotten && found.place.area == Area::Payload {
             note_rotten(&mut progress.rotten, key, Rotten::of(&found.extent, placed.as_ref(), bytes));
         }
         Ok(placed)
@@ -99,13 +103,18 @@ impl Replay<'_> {
         for (key, found) in left {
             let (place, row) = (found.place, changes.row(*key)?);
             let Place { area, segment, offset, .. } = place;
+            if freeing.contains(&(area, segment, offset)) {
+                // Its space is about to be given back, once.
+                continue;
+            }
             let is_only = row.place.is_none() && area == Area::Payload;
-            if area == Area::Payload && row.references > 0 && progress.rotten.contains_key(key) {
+            let is_unread = progress.rotten.get(key).is_some_and(|rotten| rotten.unread);
+            if area == Area::Payload && row.references > 0 && is_unread {
                 // The disk may read it again; what the index knows of it may be what this was written to mend.
                 progress.unread.insert(segment);
                 continue;
             }
-            if spares && is_only && !freeing.contains(&(area, segment, offset)) {
+            if spares && is_only {
                 let file = self.open_segment(place)?;
                 match judge(&file, &found.extent, place, true) {
                     (Some(placed), Bytes::Whole) => {

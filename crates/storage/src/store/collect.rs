@@ -479,6 +479,11 @@ impl Store {
         }
         let (mut freed, mut first) = (Vec::with_capacity(due.len()), First::default());
         for place in due {
+            if place.len == 0 && self.space.of(place.area, place.segment).live > 0 {
+                self.spare_segment(&place)?;
+                sweep.condemned.remove(&(place.area, place.segment));
+                continue;
+            }
             let given_back = match place.len {
                 0 => self.remove_segment(place.area, place.segment).map(|()| 0),
                 _ => self.punch(&place),
@@ -512,6 +517,19 @@ impl Store {
             Ok(Some(()))
         })?;
         first.end()
+    }
+
+    /// A segment that was condemned and in which something lives: releases before condemned such. It stays.
+    fn spare_segment(&self, place: &Due) -> Result<(), StorageError> {
+        tracing::error!(
+            segment = place.segment,
+            "a segment that was to be removed has something in it, and stays"
+        );
+        self.own_group(|_, changes, _| {
+            changes.note(&place.row, None);
+            Ok(Some(()))
+        })
+        .map(drop)
     }
 
     /// Places let go of by groups that survive a crash, but for those of these rows. Bodies in the active journal segment wait
@@ -635,15 +653,20 @@ impl Store {
                 .map(|(number, _)| number)
                 .collect();
             for number in dead {
-                let first = self.live.lock().first_unindexed(area);
-                if first.is_some_and(|(segment, _)| segment <= number) {
+                // Looked at again under the lock of the groups: each of them, those made here too, may bring to the index what was
+                // written to a segment that has been filled since the last one, and seemed to be dead for that.
+                let condemned = self.own_group(|_, changes, _| {
+                    let first = self.live.lock().first_unindexed(area);
+                    let is_known = first.is_none_or(|(segment, _)| segment > number);
+                    let is_dead = is_known && self.space.of(area, number).live == 0;
+                    if is_dead {
+                        changes.free_segment(area, number);
+                    }
+                    Ok(is_dead.then_some(()))
+                })?;
+                if condemned.is_none() {
                     continue;
                 }
-                self.own_group(|_, changes, _| {
-                    // Nothing can have moved in: it is sealed and all its extents are known.
-                    changes.free_segment(area, number);
-                    Ok(Some(()))
-                })?;
                 sweep.condemned.insert((area, number));
             }
         }

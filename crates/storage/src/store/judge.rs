@@ -15,8 +15,8 @@ use crate::chunks::row::Place;
 use crate::disk::File;
 use crate::payload::extent::{BLOCK, Extent, header_len};
 
-/// What is said of what a rebuild found rotten.
-pub(super) const ROTTEN: &str = "a rebuild of the index found it rotten";
+/// What is said of what a start found rotten.
+pub(super) const ROTTEN: &str = "it was found rotten at a start, or by a rebuild of the index";
 
 /// How the bytes of an extent read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(super) struct Rotten {
     /// Where it is kept for all that: the disk may read it again.
     pub(super) kept: Option<Place>,
     pub(super) why: &'static str,
+    /// The disk could not read it; it may again.
+    pub(super) unread: bool,
 }
 
 impl Rotten {
@@ -44,7 +46,8 @@ impl Rotten {
             _ => ROTTEN,
         };
         let tree = extent.kind == ChunkKind::Tree;
-        Self { tree, stored: extent.stored, kept: kept.map(|placed| placed.place), why }
+        let unread = bytes == Bytes::Unread;
+        Self { tree, stored: extent.stored, kept: kept.map(|placed| placed.place), why, unread }
     }
 }
 

@@ -116,12 +116,13 @@ impl Store {
         bytes: &[u8],
         children: &Arc<[ChunkId]>,
     ) -> Result<(), StorageError> {
-        let row = load_row(&self.view(), key)?;
-        let old = row.place.map(|place| place.area);
+        // Before the index is asked: what enters it is taken off here afterwards.
         let (damaged, fresh_tree) = {
             let inner = self.live.lock();
             (inner.damaged.contains(&key), inner.is_fresh_tree(key))
         };
+        let row = load_row(&self.view(), key)?;
+        let old = row.place.map(|place| place.area);
         let area = match (class, old) {
             (Class::Cache, None | Some(Area::Cache)) => Area::Cache,
             // What counted goes on to count when it is mended.

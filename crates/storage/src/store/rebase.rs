@@ -23,7 +23,7 @@ use super::collect::Sweep;
 use super::report::Collected;
 use super::{DamagedSegment, ScrubStep, Store, put};
 use crate::chunks::Key;
-use crate::chunks::row::{Area, LISTED, Row, decode, listed_key, read_chunk_key, read_listed};
+use crate::chunks::row::{Area, LISTED, Row, UNKNOWN, decode, listed_key, read_chunk_key, read_listed};
 use crate::disk::Disk;
 use crate::index::rows::{Part, Rows};
 use crate::journal::base::{self, Item, Reader, Writer};
@@ -292,7 +292,9 @@ impl Store {
     }
 
     fn write_base(&self, position: &Position, mut rows: Vec<Rows>) -> Result<(), StorageError> {
-        let mut writer = Writer::begin(&*self.disk, &self.salt, position)?;
+        let notes = self.notes()?;
+        let mut writer = Writer::begin(&*self.disk, &self.salt, position, !notes.is_empty())?;
+        notes.iter().try_for_each(|note| writer.put(note))?;
         let (mut listed, chunks) = (Listed::over(rows.pop()), rows.pop());
         for (table, rows) in TABLES.into_iter().zip(rows) {
             for row in rows {
@@ -309,6 +311,17 @@ impl Store {
         }
         drop(listed);
         writer.finish()
+    }
+
+    /// What the index does not know of the journal: a rebuild that begins with the base does not meet the segments that told.
+    fn notes(&self) -> Result<Vec<Item>, StorageError> {
+        let reading = self.index.read();
+        let mut notes = Vec::new();
+        for key in UNKNOWN {
+            let value = reading.get(Table::Storage, key)?;
+            notes.extend(value.map(|value| Item::Note { key: key.to_vec(), value: value.to_vec() }));
+        }
+        Ok(notes)
     }
 
     fn write_chunk(

@@ -21,7 +21,7 @@ use super::rebase::{Base, table_of};
 use super::tending::Tending;
 use super::{Damage, DamagedChunk, IndexState, Recovery, unread, unwritable};
 use crate::chunks::Key;
-use crate::chunks::row::{Applied, Area, LACKING, LOST, MISSED, Note, Place, REBUILDING, Row};
+use crate::chunks::row::{Applied, Area, LACKING, LOST, MISSED, Note, Place, REBUILDING, Row, UNKNOWN};
 use crate::disk::{Disk, File};
 use crate::error::is_of_the_medium;
 use crate::index::Index;
@@ -465,7 +465,8 @@ impl Replay<'_> {
             let outranked = area == Area::Cache && known.is_some_and(|known| known.area != Area::Cache);
             let (placed, bytes) = match outranked {
                 true => (None, Bytes::Torn),
-                false => judge(file, &extent, place, doubtful),
+                // Of two places the later is the one that counts only if it is whole: a write may have failed half-way.
+                false => judge(file, &extent, place, doubtful || known.is_some()),
             };
             // One that the disk may read again is not taken for another that lies elsewhere.
             let placed = placed.filter(|_| bytes == Bytes::Whole || known.is_none());
@@ -552,6 +553,10 @@ impl Replay<'_> {
                         let mut batch = Batch::default();
                         batch.put(table, key, value);
                         changes.absorb(batch)?;
+                    }
+                    Item::Note { key, value } if UNKNOWN.contains(&&*key) => changes.note(&key, Some(value)),
+                    Item::Note { .. } => {
+                        return Err(StorageError::Damaged("the base has a note that nobody made".into()));
                     }
                     Item::Refer { domain, id, delta } => changes.refer((domain, id), delta)?,
                     Item::Body { domain, id, segment, offset, crc, stored } => {

@@ -365,3 +365,17 @@ fn an_index_that_is_given_up_where_no_second_one_has_room_makes_way_unless_only_
         assert_eq!(is_all, rotten != Some("a sealed segment"), "{rotten:?}");
     }
 }
+
+/// A file system check has cut the last segment of payload short: it holds nothing more, and nobody is told that it does.
+#[test]
+fn a_payload_segment_that_is_shorter_than_it_was_has_no_room() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    (0..2).for_each(|number| large(&store, number).unwrap());
+    store.checkpoint().unwrap();
+    drop(store);
+    disk.corrupt(&file_name("payload", 1), |bytes| bytes.truncate(8192));
+    let (store, _) = open(&disk, &settings);
+    disk.set_room(Some(disk.taken() + 100_000));
+    assert!(!store.has_room_for(10 << 20));
+}

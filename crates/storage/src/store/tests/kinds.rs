@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use skerry_base::kv::Table;
 use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{
     DOMAIN, audit, body, commit, delete, kept, open, put_large, put_small, put_tree, rows, say_put, tree_of,
 };
-use crate::chunks::row::Area;
+use crate::chunks::row::{Area, chunk_key};
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::payload::extent::header_len;
@@ -194,5 +195,32 @@ fn what_mends_a_chunk_is_written_once() {
     assert_eq!(store.payload.tail(), tail);
     commit(&store, vec![say_put("b", 2, first.id())]).unwrap();
     assert!(store.has_chunk(DOMAIN, key.1).unwrap());
+    audit(&store);
+}
+
+/// A copy of a tree comes to the index in the moment in which the same bytes are put as a leaf that counts, after that has looked
+/// whether the index knows them.
+#[test]
+fn a_tree_that_comes_to_the_index_while_its_bytes_are_put_as_a_leaf_stays_one() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bodies = bodies();
+    let tree = tree_of(&bodies);
+    let id = ChunkId::of(&tree);
+    let pins =
+        bodies.each_ref().map(|body| store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, body).unwrap());
+    let copy = store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Tree, &tree).unwrap();
+    let other = store.clone();
+    settings.kept.as_ref().unwrap().behind(Table::Chunks, chunk_key((DOMAIN, id)), move || {
+        commit(&other, vec![say_put("large", 1, id)]).unwrap();
+    });
+    let leaf = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &tree).unwrap();
+    commit(&store, vec![say_put("small", 2, id)]).unwrap();
+    drop((pins, copy, leaf));
+    audit(&store);
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, _) = open(&disk, &settings);
+    bodies.iter().for_each(|body| assert!(has(&store, body), "what the tree lists is gone"));
     audit(&store);
 }

@@ -3,11 +3,14 @@
 
 mod collecting;
 mod compacting;
+mod condemning;
+mod crowded;
 mod failing;
 mod fed;
 mod flips;
 mod full;
 mod giving_up;
+mod halves;
 mod journeys;
 mod kinds;
 mod model;

@@ -470,3 +470,31 @@ fn a_damaged_segment_that_the_index_lacks_is_kept_and_no_base_is_written_for_it(
     assert!(disk.names().contains(&"journal/0000000001.seg".to_owned()));
     assert!(!disk.names().contains(&"journal/0000000002.seg".to_owned()));
 }
+
+/// Nor is what nobody knows forgotten by a rebuild that begins with a base: the segment stays, and what was lost is told.
+#[test]
+fn a_damaged_segment_that_the_index_lacks_is_kept_by_a_rebuild_from_a_base() {
+    let (disk, settings) = (FaultyDisk::default(), Settings { journal_heads_bytes: u64::MAX, ..kept() });
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    drop(store);
+    flip(&disk, "journal/0000000001.seg", 64 + 50);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    let lost = recovery.lost;
+    assert_eq!(lost.len(), 1);
+    for n in 0..40 {
+        delete(&store, &format!("small-{n}")).unwrap();
+    }
+    store.renew_base().unwrap();
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    let told = recovery.lost;
+    for step in 1..10 {
+        store.checkpoint().unwrap();
+        store.collect(WallTime(step * CHUNK_REST_MS)).unwrap();
+    }
+    assert!(disk.names().contains(&"journal/0000000001.seg".to_owned()), "what could be read of it is gone");
+    assert_eq!(told, lost);
+}

@@ -9,14 +9,14 @@ use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{
-    DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, rows, say_put, small_put,
-    submit,
+    DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, rows, say_delete, say_put,
+    small_put, submit, tree_of,
 };
 use crate::chunks::row::{Area, Place};
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
-use crate::payload::extent::extent_len;
+use crate::payload::extent::{extent_len, header_len};
 use crate::store::{IndexState, Store};
 use crate::{Class, ReadError, Settings, StorageError};
 
@@ -575,5 +575,47 @@ fn a_segment_of_copies_that_cannot_be_opened_stops_no_start() {
         let other = body(3, 20_000);
         drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &other).unwrap());
         store.check_chunk(DOMAIN, ChunkId::of(&other)).unwrap();
+    }
+}
+
+/// As after a kill: the index is as of its last flush, and what was said since is replayed. What a record refers to was on the disk
+/// before the record, so that what does not read whole has rotted.
+#[test]
+fn a_body_that_rotted_before_the_next_flush_is_told_of_at_the_start() {
+    for is_tree in [false, true] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        put_large(&store, "early", 1, &body(1, 50_000)).unwrap();
+        store.checkpoint().unwrap();
+        let flushed = Arc::new(settings.kept.as_ref().unwrap().copied());
+        let (rots, stays) = (body(2, 50_000), body(3, 60_000));
+        let top = if is_tree { tree_of(&[rots.clone(), stays.clone()]) } else { rots.clone() };
+        let bodies: &[&[u8]] = if is_tree { &[&rots, &stays] } else { &[] };
+        let kind = if is_tree { ChunkKind::Tree } else { ChunkKind::Leaf };
+        let put = |bytes: &[u8], kind| store.put_chunk(DOMAIN, Class::Payload, kind, bytes).unwrap();
+        let pins: Vec<_> =
+            bodies.iter().map(|leaf| put(leaf, ChunkKind::Leaf)).chain([put(&top, kind)]).collect();
+        commit(&store, vec![say_put("rots", 2, ChunkId::of(&top))]).unwrap();
+        drop(pins);
+        put_large(&store, "stays", 3, &stays).unwrap();
+        let place = place_of(&store, &top);
+        drop(store);
+        let at = place.offset as usize + header_len(top.len() as u32) + 20;
+        disk.corrupt(&file_name("payload", place.segment), |content| content[at] ^= 1);
+        let settings = Settings { kept: Some(flushed), ..settings };
+        let (store, recovery) = open(&disk, &settings);
+        let told: Vec<ChunkId> = recovery.rotten.iter().map(|chunk| chunk.id).collect();
+        assert_eq!((told, recovery.index), (vec![ChunkId::of(&top)], IndexState::Opened));
+        assert_eq!(store.scrub_listed(), [(DOMAIN, ChunkId::of(&top))].into());
+        let read = |bytes: &[u8]| store.read_chunk(DOMAIN, ChunkId::of(bytes), 0..u32::MAX);
+        assert!(!matches!(read(&top), Ok(_)) && read(&stays).unwrap() == stays);
+        drop(store.put_chunk(DOMAIN, Class::Payload, kind, &top).unwrap());
+        commit(&store, vec![say_delete("none")]).unwrap();
+        assert_eq!(store.read_chunk(DOMAIN, ChunkId::of(&top), 0..u32::MAX).unwrap(), top, "mended");
+        store.settle(|result| result.unwrap());
+        store.pump();
+        assert!(damaged(&store).is_empty());
+        assert!(store.recheck(DOMAIN, ChunkId::of(&top)).unwrap() && store.scrub_listed().is_empty());
+        audit(&store);
     }
 }
