@@ -4,6 +4,7 @@
 //! that has gone away (`skerry status | head`) ends the printing and is no failure, unless what is shown once went with it; a
 //! disk that is full is one.
 
+use std::borrow::Cow;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
@@ -18,10 +19,24 @@ pub(crate) const VERSION: u64 = 1;
 /// Why the first line of a result that could not be written was not.
 static UNWRITTEN: OnceLock<Error> = OnceLock::new();
 
+/// What a terminal is told: whoever may write an object chooses its key, and must not move the cursor by it.
+fn plain(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+/// Escapes these characters.
+fn escaped(text: &str, is_one: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_one) {
+        return text.into();
+    }
+    let show = |c: char| if is_one(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(show).collect::<String>().into()
+}
+
 /// Prints a line of a result.
 pub(crate) fn line(text: &str) {
     let mut out = std::io::stdout().lock();
-    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+    if let Err(error) = writeln!(out, "{}", plain(text)).and_then(|()| out.flush()) {
         // The first one tells most.
         let _ = UNWRITTEN.set(error);
     }
@@ -44,7 +59,7 @@ pub(crate) fn check_shown(lost: &str) -> Outcome<()> {
 
 /// Prints a line beside the result: progress, hints.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", plain(text));
 }
 
 /// Prints a result as a JSON document of this kind: the fields of `body`, an object.
@@ -85,7 +100,7 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Outcome<()> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::refused(format!("{question} Say --yes to do it.")));
     }
-    eprint!("{question} [y/N] ");
+    eprint!("{} [y/N] ", plain(question));
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
@@ -113,8 +128,10 @@ pub(crate) fn exit_of(answered: usize, asked: usize) -> Exit {
     }
 }
 
-/// Rows as columns of equal width: the first row is the heading.
+/// Rows as columns of equal width: the first row is the heading. What would break a row is escaped.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let cell = |text: &String| escaped(text, char::is_control).into_owned();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(cell).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -138,6 +155,15 @@ mod tests {
         assert_eq!(Value::Object(fields).to_string(), r#"{"kind":"status","sites":[],"version":1}"#);
         let fields = envelope("list", serde_json::json!([1]));
         assert_eq!(Value::Object(fields).to_string(), r#"{"kind":"list","value":[1],"version":1}"#);
+    }
+
+    #[test]
+    fn a_key_moves_no_cursor_and_breaks_no_row() {
+        let key = "evil\u{1b}[2K\u{9b}1m\rü";
+        assert_eq!(plain(key), r"evil\u{1b}[2K\u{9b}1m\rü");
+        assert_eq!(plain("two\n\tlines"), "two\n\tlines");
+        let rows = [vec!["KEY".into(), "SIZE".into()], vec!["a\nb".into(), "1".into()]];
+        assert_eq!(table(&rows), "KEY   SIZE\na\\nb  1");
     }
 
     #[test]

@@ -574,8 +574,8 @@ impl AdminService for Admin {
             access::generate().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
         let owner = owner(request.owner.as_deref())?;
         let name = request.name.as_deref().unwrap_or_default();
-        if name.len() > 256 {
-            return Err(invalid("the name of a key has at most 256 letters"));
+        if name.len() > 256 || name.chars().any(char::is_control) {
+            return Err(invalid("the name of a key has at most 256 letters and no control characters"));
         }
         let document = make_key(&self.site, &key, owner, name, false).await?;
         Ok(KeyCreated { key: key_status(&key.id, &document, Vec::new()), secret: key.secret })

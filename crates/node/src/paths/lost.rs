@@ -372,6 +372,9 @@ impl Reason {
 
     fn text(&self, record: &Record) -> String {
         let one = |loss: &Loss| match (loss.since, loss.is_gone) {
+            (Some(at), false) if !loss.is_lost => {
+                format!("{} (declared lost at {}, and there again since)", loss.name, date::iso(at))
+            }
             (Some(at), false) => format!("{} (declared lost at {})", loss.name, date::iso(at)),
             (Some(at), true) => {
                 format!("{} (declared lost at {}, then expelled or replaced)", loss.name, date::iso(at))
