@@ -194,7 +194,10 @@ pub fn propose(view: &dyn View, intent: Intent<'_>, clock: &mut HlcClock) -> Res
         Ask::Delete => {
             let hidden = heads.iter().all(|head| head.is_delete());
             match intent.versioning == Versioning::Off && hidden {
-                true => Ok(Proposed::Nothing),
+                // The delete that hides it may not have reached yet what this one is to be answered for.
+                true => Ok(heads
+                    .first()
+                    .map_or(Proposed::Nothing, |head| Proposed::Same(Box::new((*head).clone())))),
                 false => replace(view, &intent, &state, Statement::Delete, clock),
             }
         }

@@ -28,6 +28,7 @@ use skerry_model::{Entry, Record};
 use skerry_storage::{CommitError, Store};
 use tokio::sync::oneshot;
 
+use crate::copies::book;
 use crate::drive::stored::{LIFE, Stored, forget, membership, say, swept};
 use crate::nodes::Aside;
 use crate::paths::refusal;
@@ -143,6 +144,8 @@ pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start)
                 if is_member {
                     entries.extend([membership(bucket, false), swept(bucket)]);
                 }
+                // Own bodies may have gone with the frames: nothing is covered until it was looked through again.
+                entries.push(book::covered_entry(bucket, None));
                 entries.push(forget(Stored::Rest, bucket));
                 entries.extend(is_fellow.then(|| say(Stored::Gap, bucket)));
                 Ok(entries)

@@ -238,8 +238,8 @@ fn nothing_to_delete() {
     assert_eq!(nothing(&mut node, Ask::Delete), Proposed::Nothing);
     assert_eq!(nothing(&mut node, Ask::Erase(VersionId::Null)), Proposed::Nothing);
     node.put("a");
-    node.write(Ask::Delete);
-    assert_eq!(nothing(&mut node, Ask::Delete), Proposed::Nothing);
+    let gone = node.write(Ask::Delete);
+    assert_eq!(nothing(&mut node, Ask::Delete), Proposed::Same(Box::new(gone)), "its scope is tried again");
     node.versioning = Versioning::Enabled;
     assert!(matches!(nothing(&mut node, Ask::Delete), Proposed::Write { .. }));
     let note = Ask::Note { target: VersionId::Dot(Dot::default()), topic: 1, content: Bytes::new() };

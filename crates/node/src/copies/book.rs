@@ -146,7 +146,7 @@ impl HeldFile {
     }
 }
 
-pub(super) fn covered_entry(bucket: BucketId, file: Option<&Covered>) -> Entry {
+pub(crate) fn covered_entry(bucket: BucketId, file: Option<&Covered>) -> Entry {
     let key = Bytes::from([COVERED, &bucket.0].concat());
     Entry::Local { key, value: file.map(|file| codec::encode(file).into()) }
 }

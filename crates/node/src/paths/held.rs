@@ -208,7 +208,13 @@ fn fact_key(bucket: BucketId, draw: Draw) -> Bytes {
 /// upload is remembered whatever its size: who repeats it is told what became of it, and it ends.
 pub(crate) async fn begin(site: &Arc<Site>, asked: &Asked, pins: &Pins) -> Outcome<Option<Holding>> {
     let object = match &asked.ask {
-        Ask::Put(object) if object.size > JOURNAL_BODY_BYTES as u64 || asked.upload.is_some() => object,
+        Ask::Put(object)
+            if object.size > JOURNAL_BODY_BYTES as u64
+                || asked.upload.is_some()
+                || !asked.bucket.may_lie_at(asked.bucket.home) =>
+        {
+            object
+        }
         _ => return Ok(None),
     };
     let draw = entropy::bytes().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
@@ -444,8 +450,9 @@ async fn ask(site: &Arc<Site>, bucket: BucketId, home: SiteId) -> BTreeMap<SiteI
 }
 
 async fn say(site: &Arc<Site>, bucket: BucketId, other: SiteId) -> Word {
-    if !site.linked(other) && (site.peers.roster.node(other).is_none() || site.copies.lost().contains(&other))
-    {
+    // Only who is gone: one that is declared lost may come back with what it has decided.
+    let is_gone = || site.copies.losses().get(&other).is_some_and(|loss| loss.is_gone);
+    if !site.linked(other) && (site.peers.roster.node(other).is_none() || is_gone()) {
         return Word::Lost;
     }
     let request = Request::Size { bucket };

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use skerry_base::kv::View;
-use skerry_base::{Dot, SiteId, Vector};
+use skerry_base::{BucketId, Dot, SiteId, Vector};
 use skerry_gateway::service::Outcome;
 use skerry_model::{Record, space};
 
 use super::dead::{self, Denied, Said};
 use super::get::{Found, Wanted};
 use super::{far, heard, members, refusal};
-use crate::peers::message::{Part, Response};
+use crate::peers::message::{Part, Request, Response};
 use crate::site::{Site, unreadable};
 
 /// How long one member may take to say what it knows.
@@ -83,7 +83,10 @@ async fn ask(
     for member in sites {
         let Ok(answer) = site.peers.call(member, &far::question(wanted, part)).await else { continue };
         let response = answer.response.clone();
-        if !has_seen(&response, dot, writer == Some(member)) {
+        let by_all =
+            || async { writer == Some(member) && has_all(site, member, wanted.bucket.id, dot).await };
+        let is_object = matches!(response, Response::Object(_));
+        if !(has_seen(&response, dot) || is_object && by_all().await) {
             continue;
         }
         return match response {
@@ -102,15 +105,21 @@ async fn ask(
     None
 }
 
-/// Whether what was answered has seen a write. Its own site has.
-fn has_seen(response: &Response, dot: Dot, writer: bool) -> bool {
+/// Whether the site of a write has it still, of which what it answers need say nothing. One that was set back may not.
+async fn has_all(site: &Site, writer: SiteId, bucket: BucketId, dot: Dot) -> bool {
+    let answer = site.peers.call(writer, &Request::Size { bucket }).await;
+    answer.is_ok_and(|answer| matches!(&answer.response, Response::Size { vector, .. } if vector.covers(dot)))
+}
+
+/// Whether what was answered has seen a write.
+fn has_seen(response: &Response, dot: Dot) -> bool {
     match response {
         Response::NoObject { vector, .. } => vector.covers(dot),
         Response::Object(found) => {
             let seen = |bytes| {
                 Record::decode(bytes).is_ok_and(|record| record.dot == dot || record.context.covers(dot))
             };
-            writer || std::iter::once(&found.record).chain(&found.heads).any(|bytes| seen(bytes))
+            std::iter::once(&found.record).chain(&found.heads).any(|bytes| seen(bytes))
         }
         _ => false,
     }

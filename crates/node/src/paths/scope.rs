@@ -308,7 +308,7 @@ async fn promise(site: &Arc<Site>, bucket: &Bucket, record: &Record, count: u16)
 
 /// Whether a version that was written here is here, and not about to go.
 async fn holds(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<bool> {
-    if record.site != site.id || !site.copies.wanted(bucket.id, record.dot) {
+    if record.site != site.id || !site.is_member(bucket.id) || !site.copies.wanted(bucket.id, record.dot) {
         return Ok(false);
     }
     let Some(object) = record.object().cloned() else { return Ok(true) };

@@ -698,7 +698,7 @@ pub(crate) fn decide<'a>(
             message::Write::Put(object) => {
                 let object = checked(object)?;
                 // Small payload is copied before the decision: a lock must not point to a site that just vanished.
-                if object.size <= JOURNAL_BODY_BYTES as u64 {
+                if object.size <= JOURNAL_BODY_BYTES as u64 && bucket.may_lie_at(site.id) {
                     pins = at_once::take(site, &bucket, &object.chunks, object.size, decide.site).await?;
                 }
                 Ask::Put(object)

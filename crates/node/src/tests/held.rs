@@ -284,3 +284,42 @@ async fn a_bucket_is_not_left_while_a_body_in_doubt_is_held() {
     two.until("it has left", has_left).await;
     world.stop().await;
 }
+
+/// A word that can be taken back ends nothing for good: the home is there again, with what it had decided.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_whose_home_was_declared_lost_is_there_when_the_home_is_back() {
+    use skerry_base::WallTime;
+    use skerry_base::limits::CHUNK_REST_MS;
+    use skerry_gateway::service::LossRequest;
+    let (world, etag) = home_behind_a_slow_link("a").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let put = two.put_if("locks", "a", noise(LARGE, 2), matches(&etag));
+    let (refused, ()) = tokio::join!(put, cut_once_decided(one, two, "a", &etag));
+    assert!(refused.unwrap_err().message().contains("may have decided"));
+    one.set_rate(two, FAST);
+    two.services().admin.declare_loss("site-1", LossRequest { lost: true }).await.unwrap();
+    // What it does by itself every half a minute.
+    Keeper::new(two.site().clone()).turn(Duration::ZERO).await.unwrap();
+    assert_eq!(held(two).await, 1);
+    // Hours pass: what nothing refers to is let go of.
+    for site in [one, two] {
+        let (store, now) = (site.site().store.clone(), site.site().clock.wall().0);
+        let later = move || {
+            for turn in 1..=40 {
+                store.collect(WallTime(now + turn * CHUNK_REST_MS)).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        tokio::task::spawn_blocking(later).await.unwrap();
+    }
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    world.converged("locks").await;
+    two.until("it says that it is there", || async {
+        !two.site().copies.losses().values().any(|loss| loss.is_lost)
+    })
+    .await;
+    // The first was acknowledged, and the second is what the home decided: one of them must be there.
+    assert_eq!(two.get("locks", "a").await.unwrap(), noise(LARGE, 2));
+    world.stop().await;
+}

@@ -15,6 +15,7 @@ use super::refusing::Hung;
 use super::tenures::ready;
 use super::within;
 use super::world::{TestSite, TestWorld, noise};
+use crate::copies::book::Covered;
 use crate::copies::{claims, handover};
 use crate::init;
 use crate::paths::answer;
@@ -506,5 +507,53 @@ async fn a_drain_of_a_site_that_lost_entries_says_for_whom_it_waits() {
         drain.is_some_and(|drain| drain.bodies == 0 && drain.waits_for.contains("site-3 (not linked)"))
     };
     one.until("its bodies are elsewhere, and it says for whom it waits", says).await;
+    world.stop().await;
+}
+
+/// An own body that went with its frame: what was found to have its copies before is looked through again, as it has one less.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_own_body_that_is_lost_with_its_frame_is_held_here_again() {
+    let mut world = world_of(2).await;
+    let body = noise(20_000, 1);
+    world.sites[0].set_copies("photos", 2).await.unwrap();
+    world.sites[0].put("photos", "which-rots", body.clone()).await.unwrap();
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        two.until("it holds it", || super::trim::holds_of(two, "photos", "which-rots")).await;
+        one.until("all has its copies, and that is written down", || async {
+            let id = id_of(one).await;
+            let key = [b"covered/", &id.0[..]].concat();
+            let row =
+                skerry_base::kv::View::get(&one.site().store.view(), skerry_base::kv::Table::Local, &key)
+                    .unwrap();
+            let covered = row.map(|row| skerry_base::codec::decode::<Covered>(&row).unwrap().upto);
+            let vector = move |view: &dyn skerry_base::kv::View| space::vector(view, id).map_err(unreadable);
+            covered.unwrap_or_default().includes(&one.site().read(vector).await.unwrap())
+        })
+        .await;
+    }
+    world.sites[0].stop().await;
+    rot(&world.sites[0], b"which-rots");
+    world.sites[0].start().await;
+    assert!(!world.sites[0].core.as_ref().unwrap().recovery.lost.is_empty());
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    one.until("it is whole again", || async { anew(one).await.is_none() }).await;
+    two.has_all_of(one, "photos").await;
+    one.has_all_of(two, "photos").await;
+    let again = async {
+        while !super::trim::holds_of(one, "photos", "which-rots").await {
+            crate::tasks::rest(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    let held = tokio::time::timeout(std::time::Duration::from_secs(30), again).await.is_ok();
+    let risk = one.services().admin.bucket("photos").await.unwrap().unprotected_bytes;
+    assert!(
+        held,
+        "it is at one place only, nobody makes another copy, and {risk} bytes are said to be at risk"
+    );
+    // The one place burns.
+    two.cut(true).await;
+    assert_eq!(one.get("photos", "which-rots").await.unwrap(), body);
     world.stop().await;
 }

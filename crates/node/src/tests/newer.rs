@@ -218,3 +218,31 @@ async fn a_site_just_started_waits_for_its_links() {
     }
     world.stop().await;
 }
+
+/// Who wrote something and was set back has not seen it: that it is the site of the write proves nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_was_set_back_answers_no_token_of_what_it_lost() {
+    let mut world = TestWorld::new(2).await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.create_bucket("photos").await.unwrap();
+        one.put("photos", "k", "old").await.unwrap();
+        follows(two, "photos").await;
+        world.converged("photos").await;
+    }
+    world.sites[0].stop().await;
+    let backup = world.sites[0].copy();
+    world.sites[0].start().await;
+    world.sites[1].cut(true).await;
+    let token = world.sites[0].put("photos", "k", "new").await.unwrap().receipt.token.unwrap();
+    world.sites[0].stop().await;
+    world.sites[0] = backup;
+    world.sites[0].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    let after = RequestContext { read: ReadMode::After(token), ..context() };
+    let read = two.get_with("photos", "k", None, &after).await;
+    assert_eq!(read.unwrap_err().kind(), ErrorKind::Unreachable, "no site has seen the write of the token");
+    world.stop().await;
+}

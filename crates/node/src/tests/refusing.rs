@@ -385,3 +385,28 @@ async fn a_full_node_leaves_the_view_and_comes_back_when_there_is_room_again() {
     put(three, "after", noise(1 << 20, 901)).await.unwrap();
     world.stop().await;
 }
+
+/// A delete that one node alone has is not the site's because it is asked for once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delete_that_is_repeated_is_not_the_site_s() {
+    let world = site_of(3).await;
+    let [one, ..] = &world.sites[..] else { panic!("three nodes") };
+    put(one, "before", "body").await.unwrap();
+    say(one, NAMES[1], "freeze").await;
+    settles(one, &[0, 2], &[1]).await;
+    say(one, NAMES[2], "freeze").await;
+    one.until("two cannot hold", || async {
+        view(one).await.nodes.iter().filter(|of| of.unable.is_some()).count() == 2
+    })
+    .await;
+    let delete = async || {
+        let target =
+            DeleteTarget { key: "before".into(), version: None, condition: WriteCondition::default() };
+        let request = DeleteObject { bucket: "photos".into(), target };
+        let done = one.services().objects.delete(&context(), request).await.unwrap();
+        done.receipt.scope.unwrap()
+    };
+    assert_eq!(delete().await, "node", "two of three cannot hold it");
+    assert_ne!(delete().await, "site", "no other node need have it");
+    world.stop().await;
+}

@@ -297,3 +297,56 @@ async fn what_is_put_again_at_another_site_is_kept_there() {
     }
     world.stop().await;
 }
+
+fn deleting(key: &str) -> DeleteObject {
+    let target = DeleteTarget { key: key.into(), version: None, condition: WriteCondition::default() };
+    DeleteObject { bucket: "safe".into(), target }
+}
+
+/// A delete that has not reached its scope has not when it is repeated either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delete_that_is_repeated_is_no_more_durable_than_it_was() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("safe").await.unwrap();
+    put(one, "sites=2", "k", noise(100, 1)).await.unwrap();
+    one.cut(true).await;
+    one.until("the link is gone", || async { !one.site().linked(two.id()) }).await;
+    let first = one.services().objects.delete(&asking("sites=2"), deleting("k")).await;
+    assert_eq!(first.unwrap_err().kind(), ErrorKind::ScopeNotReached);
+    // As its message says: repeat it.
+    let again = one.services().objects.delete(&asking("sites=2"), deleting("k")).await;
+    let again = again.map(|done| done.receipt.scope);
+    assert!(again.is_err(), "answered as done in scope {again:?}, and it is here alone");
+    world.stop().await;
+}
+
+/// Who keeps no records of a bucket holds nothing for it: what it has of a delete is given to nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_is_no_member_is_none_of_the_sites_that_hold_a_delete() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("safe").await.unwrap();
+    put(one, "site", "k", noise(100, 1)).await.unwrap();
+    member(two).await;
+    two.has_all_of(one, "safe").await;
+    let patch = BucketPatch { join: Some("never".into()), ..BucketPatch::default() };
+    one.services().admin.update_bucket("safe", patch).await.unwrap();
+    for site in [two, three] {
+        site.until("it is known that nobody may join", || async {
+            let found = site.site().bucket("safe").await.unwrap();
+            found.is_some_and(|found| site.site().joins(&found) == skerry_model::bucket::Joins::Never)
+        })
+        .await;
+    }
+    two.cut(true).await;
+    for site in [one, three] {
+        site.until("the link is gone", || async { !site.site().linked(two.id()) }).await;
+    }
+    // The home burning after it, the delete would be at nobody who lists the bucket.
+    let done = three.services().objects.delete(&asking("sites=2"), deleting("k")).await;
+    assert_eq!(done.map(|done| done.receipt.scope).unwrap_err().kind(), ErrorKind::ScopeNotReached);
+    let done = three.services().objects.delete(&asking("site"), deleting("k")).await;
+    assert!(done.is_ok(), "{done:?}");
+    world.stop().await;
+}

@@ -161,3 +161,27 @@ async fn a_site_starts_without_room_for_anything_and_deletes() {
     assert_eq!(site.get("photos", "a").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
     world.stop().await;
 }
+
+/// Nor is a small body that is written under a condition left at the bucket's home, if it may not lie there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_where_its_bucket_may_not_lie_keeps_no_small_body_that_it_decides_about() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("papers").await.unwrap();
+    bind(one, "papers", &["site-2"]).await;
+    for site in [one, two] {
+        site.until("the binding is known", || async {
+            let found = site.site().bucket("papers").await.unwrap();
+            found.is_some_and(|bucket| !bucket.may_lie_at(one.id()) && bucket.may_lie_at(two.id()))
+        })
+        .await;
+    }
+    let absent = WriteCondition { absent: true, matches: None };
+    two.put_if("papers", "lock", noise(20_000, 1), absent).await.unwrap();
+    assert_eq!(writer(two, "papers", "lock").await, two.id());
+    assert!(super::trim::holds_of(two, "papers", "lock").await);
+    let home = one.site().bucket("papers").await.unwrap().unwrap();
+    assert_eq!(home.home, one.id());
+    assert!(!super::trim::holds_of(one, "papers", "lock").await, "payload lies where its bucket may not");
+    world.stop().await;
+}
