@@ -98,6 +98,8 @@ pub struct HurtJournal {
     pub segment: u32,
     /// Journal positions that are lost, if they are: from, and the first that reads again.
     pub lost: Option<(u64, u64)>,
+    /// What it lost was lost at a start before, and what else it says is known: nothing is left to be done here.
+    pub settled: bool,
     /// What is wrong.
     pub why: String,
 }
@@ -189,6 +191,7 @@ pub fn check(config: &Config, mending: Mending, watch: Watch) -> Result<CheckRep
     let names =
         Names { system: system_bucket(&admission::federation_id(&trust.root)), own: trust.statement.site };
     let mut examined = look.examine(&store, &names, &mut report)?;
+    report.pass_by(&store);
     if repair {
         note(&look, &store, examined.as_ref())?;
         look.renew_base(&store, &recovery, examined.as_ref(), &mut report)?;
@@ -205,6 +208,7 @@ pub fn check(config: &Config, mending: Mending, watch: Watch) -> Result<CheckRep
         if !is_built && asks {
             let (store, recovery) = look.open(true)?;
             report.opened(&recovery);
+            report.pass_by(&store);
             if examined.is_none() {
                 examined = look.examine(&store, &names, &mut report)?;
                 note(&look, &store, examined.as_ref())?;
@@ -213,8 +217,10 @@ pub fn check(config: &Config, mending: Mending, watch: Watch) -> Result<CheckRep
         report.repaired = true;
     }
     let has_base = !report.base.starts_with(DAMAGED);
-    report.is_well =
-        examined.is_some() && report.damaged_chunks == 0 && report.journal.is_empty() && has_base;
+    report.is_well = examined.is_some()
+        && report.damaged_chunks == 0
+        && report.journal.iter().all(|hurt| hurt.settled)
+        && has_base;
     Ok(report)
 }
 
@@ -294,8 +300,7 @@ impl Look<'_> {
             error,
         })?;
         report.base = format!("rewritten: {why}");
-        // What those segments said is in the base; bodies in them were read as chunks.
-        report.journal.retain(|hurt| hurt.lost.is_some() || !store.is_before_base(hurt.segment));
+        report.pass_by(store);
         Ok(())
     }
 
@@ -331,8 +336,21 @@ impl CheckReport {
             self.torn_tail = Some(format!("segment {} from {}: {}", torn.segment, torn.offset, torn.why));
         }
         for Damage { segment, from, to, why, .. } in &recovery.damage {
-            self.hurt_journal(HurtJournal { segment: *segment, lost: Some((*from, *to)), why: why.clone() });
+            // An index that was written before may know all that the segment said.
+            let is_lost = recovery.lost.iter().any(|(first, end)| first < to && from < end);
+            let lost = is_lost.then_some((*from, *to));
+            self.hurt_journal(HurtJournal { segment: *segment, lost, settled: false, why: why.clone() });
         }
+    }
+
+    /// What segments before the base said is in it, but for what was lost, and bodies in them are read as chunks. What this
+    /// start did not find lost, and the index lacks, was lost before.
+    fn pass_by(&mut self, store: &Store) {
+        for hurt in &mut self.journal {
+            let is_old = hurt.lost.is_none() && store.lacks(hurt.segment);
+            hurt.settled = is_old || store.is_before_base(hurt.segment);
+        }
+        self.journal.retain(|hurt| hurt.lost.is_some() || store.lacks(hurt.segment) || !hurt.settled);
     }
 
     /// The same segment may be found by opening, by reading and by rebuilding.
@@ -354,7 +372,12 @@ impl CheckReport {
         self.damaged_chunks = step.damaged.len() as u64;
         self.base = step.base.as_ref().map_or_else(|| "whole".into(), |why| format!("{DAMAGED}{why}"));
         for found in &step.segments {
-            self.hurt_journal(HurtJournal { segment: found.segment, lost: None, why: found.why.clone() });
+            self.hurt_journal(HurtJournal {
+                segment: found.segment,
+                lost: None,
+                settled: false,
+                why: found.why.clone(),
+            });
         }
         let mut naming = Naming {
             store,

@@ -117,10 +117,15 @@ fn print(report: &CheckReport) {
         output::line(&format!("the journal's base: {}", report.base));
     }
     for hurt in &report.journal {
-        let lost = hurt.lost.map_or_else(
-            || "the index has what it says".to_owned(),
-            |(from, to)| format!("entries {from} to {} are lost here", to.saturating_sub(1).max(from)),
-        );
+        let lost = match (hurt.lost, hurt.settled) {
+            (Some((from, to)), _) => {
+                format!("entries {from} to {} are lost here", to.saturating_sub(1).max(from))
+            }
+            (None, true) => {
+                "what it lost is known since a start before; nothing is left to be done here".into()
+            }
+            (None, false) => "the index has what it says".to_owned(),
+        };
         output::line(&format!("damaged journal segment {}: {}; {lost}", hurt.segment, hurt.why));
     }
     for hurt in &report.absent {
@@ -138,6 +143,7 @@ fn advice(report: &CheckReport, wanted: Mending) -> &'static str {
         (true, true, Mending::Rebuild) => {
             "nothing is damaged; the old index, if it was on the disk, is in data/index-aside (or index-aside-later)"
         }
+        (true, ..) if !report.journal.is_empty() => "nothing else is damaged",
         (true, ..) => "nothing is damaged",
         (false, true, _) => {
             "what is damaged is noted, and the index is as whole as it can be; once the site runs it mends damaged chunks from other sites. What no other site has \

@@ -187,6 +187,33 @@ async fn a_repair_loses_nothing_that_a_damaged_segment_of_the_journal_said() {
     world.stop().await;
 }
 
+/// What was lost with its frame stays lost, and is told; but who repaired it is not asked to do so again for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_repair_cannot_bring_back_asks_for_none() {
+    let (mut world, _) = filled().await;
+    for number in 0..300 {
+        let key = format!("sheet-{number}-");
+        world.sites[0].put("papers", &key, noise(20_000, number).to_vec()).await.unwrap();
+    }
+    world.sites[0].stop().await;
+    let data = world.sites[0].directory.path().join("data");
+    std::fs::remove_dir_all(data.join("index")).unwrap();
+    let segment = data.join("journal/0000000001.seg");
+    let mut content = std::fs::read(&segment).unwrap();
+    let key = b"sheet-50-";
+    let at = content.windows(key.len()).position(|window| window == key).unwrap();
+    content[at] ^= 1;
+    std::fs::write(&segment, content).unwrap();
+    let told = checked(&world.sites[0], false);
+    assert!(!told.is_well && told.journal[0].lost.is_some() && !told.journal[0].settled, "{told:?}");
+    checked(&world.sites[0], true);
+    let again = checked(&world.sites[0], false);
+    assert!(again.is_well && again.journal.len() == 1 && again.journal[0].settled, "{again:?}");
+    world.sites[0].start().await;
+    assert_eq!(world.sites[0].get("papers", "sheet-51-").await.unwrap(), noise(20_000, 51));
+    world.stop().await;
+}
+
 /// What was given up may be all that says what the journal does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repair_builds_an_index_that_its_start_gave_up_once() {

@@ -203,6 +203,11 @@ impl Store {
         !sweep.unread.is_empty() || !sweep.lacking.is_empty() || sweep.aside_stays || self.health.is_bad()
     }
 
+    /// Whether a segment of the journal said something that no rebuild could read: it is kept, and the index lacks it.
+    pub fn lacks(&self, segment: u32) -> bool {
+        self.sweep.lock().unwrap_or_else(PoisonError::into_inner).lacking.contains(&segment)
+    }
+
     /// Whether a segment of the journal is not needed any more for what it says.
     pub fn is_before_base(&self, segment: u32) -> bool {
         segment < self.base_segment.load(Ordering::Relaxed)
