@@ -15,8 +15,9 @@ use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Hlc, Origin, SiteId, WallTime};
 use skerry_federation::Input;
 use skerry_gateway::service::{ErrorKind, Md5Batch, Outcome, ServiceError};
-use skerry_model::bucket::is_claimant;
-use skerry_model::{Entry, space};
+use skerry_model::Entry;
+use skerry_model::bucket::{is_claimant, resolve_id};
+use skerry_model::space::{self, SpaceError};
 use skerry_storage::{CommitError, Store};
 use tokio::sync::oneshot;
 
@@ -45,6 +46,9 @@ use crate::pins::Pins;
 use crate::quick::Quick;
 use crate::replacing::Replacing;
 use crate::tasks::whole;
+
+/// Deleted buckets that are remembered for writes which had begun.
+const ENDED: usize = 1024;
 
 /// Buckets that a site may follow. The machine takes a thousand more: several may be joined at once, and its system bucket is
 /// one of them.
@@ -157,6 +161,8 @@ pub(crate) struct Stamps {
     lives: Mutex<BTreeMap<BucketId, (Origin, bool)>>,
     /// How often a bucket was let go of in this life, or nearly.
     left: AtomicU64,
+    /// Buckets that were deleted here lately, by what they were claimed as: who found one before is not to write to it.
+    ended: Mutex<BTreeMap<BucketId, String>>,
 }
 
 impl Stamps {
@@ -168,6 +174,7 @@ impl Stamps {
             clock: Watched::new(clock),
             lives: Mutex::default(),
             left: AtomicU64::new(0),
+            ended: Mutex::default(),
         }
     }
 
@@ -202,6 +209,26 @@ impl Stamps {
     /// thread: then it is so of the view at hand.
     pub(crate) fn is_out(&self, bucket: BucketId) -> bool {
         self.lives().get(&bucket).is_some_and(|(_, out)| *out)
+    }
+
+    /// A bucket is being deleted. Say it on the commit thread.
+    pub(crate) fn ends(&self, bucket: BucketId, claimed: &str) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.insert(bucket, claimed.to_owned());
+        if ended.len() > ENDED {
+            ended.pop_first();
+        }
+    }
+
+    /// Whether a bucket was deleted here, and has not come back. Ask it on the commit thread, of the view at hand.
+    pub(crate) fn has_ended(
+        &self,
+        view: &dyn View,
+        system: BucketId,
+        bucket: BucketId,
+    ) -> Result<bool, SpaceError> {
+        let claimed = self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&bucket).cloned();
+        claimed.map_or(Ok(false), |name| Ok(resolve_id(view, system, (&name, bucket))?.is_none()))
     }
 
     /// The site leaves a bucket: whatever it writes there later is another origin's.

@@ -304,9 +304,11 @@ impl BucketService for Buckets {
             true => Vector::new(),
             false => empty_elsewhere(&self.0, &bucket).await?,
         };
+        let stamps = self.0.stamps.clone();
         let decide = move |view: &dyn View, wall| {
             let found = model::resolve(view, system, &name).map_err(unreadable)?;
             let claim = found.ok_or_else(|| ServiceError::no_such_bucket(&name))?.claim;
+            stamps.ends(claim.bucket, &claim.name);
             let claimed = model::unclaim_after(view, system, &claim, heard, wall);
             let claimed = claimed.map_err(|error| refused_claim(error, &name))?;
             let ends = unfinished::ends(view, claim.bucket)?;

@@ -316,6 +316,10 @@ impl Proposal {
         if self.stamps.is_out(self.resolved.id) {
             return Ok((Inside::Left(self), Vec::new()));
         }
+        let (id, system) = (self.resolved.id, self.standpoint.system);
+        if self.stamps.has_ended(view, system, id).map_err(unreadable)? {
+            return Err(ServiceError::no_such_bucket(&self.resolved.name));
+        }
         if let Some(id) = self.upload
             && space::upload(view, self.resolved.id, &self.key, id).map_err(unreadable)?.is_none()
         {

@@ -12,10 +12,48 @@ use skerry_gateway::service::{ByteRange, ErrorKind, WriteCondition};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use skerry_model::write::Ask;
+
 use super::world::{TestWorld, asked, context, key, noise};
+use crate::paths::bucket::Bucket;
+use crate::paths::scope;
+use crate::paths::write::{self, Asked};
 use crate::server::Running;
 use crate::site::MEMBERSHIPS;
 use crate::trust::{ca, files};
+
+/// Who found the bucket before it was deleted is told that it is gone, and does not bring it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_began_before_its_bucket_was_deleted_is_not_written() {
+    let world = TestWorld::new(1).await;
+    let site = &world.sites[0];
+    site.create_bucket("photos").await.unwrap();
+    let found = site.site().bucket("photos").await.unwrap().unwrap();
+    let put = |bucket: &Bucket| {
+        let asked = Asked {
+            bucket: bucket.clone(),
+            key: "k".into(),
+            condition: WriteCondition::default(),
+            ask: Ask::Put(Box::default()),
+            writer: "writer".into(),
+            scope: scope::of_bucket(bucket),
+            small: None,
+            pins: Vec::new(),
+            with: Vec::new(),
+            upload: None,
+        };
+        write::replace(site.site(), asked, Vec::new())
+    };
+    site.services().buckets.delete(&context(), "photos").await.unwrap();
+    assert_eq!(put(&found).await.err().unwrap().kind(), ErrorKind::NoSuchBucket);
+    assert!(site.site().bucket("photos").await.unwrap().is_none(), "it is gone");
+    site.create_bucket("photos").await.unwrap();
+    put(&site.site().bucket("photos").await.unwrap().unwrap()).await.unwrap();
+    // One that is not empty stays, and is written to.
+    assert!(site.services().buckets.delete(&context(), "photos").await.is_err());
+    put(&site.site().bucket("photos").await.unwrap().unwrap()).await.unwrap();
+    world.stop().await;
+}
 
 /// Wherever a client hangs up: what is on disk of a bucket is known in memory, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
