@@ -17,7 +17,7 @@ use skerry_gateway::service::{ErrorKind, Md5Batch, ServiceError, Services};
 use skerry_model::bucket::system_bucket;
 use skerry_model::space::{self, SpaceReducer};
 use skerry_model::{Entry, Record};
-use skerry_storage::{Committer, Device, RealDisk, Recovery, StorageError, Store};
+use skerry_storage::{Committer, Device, IndexState, RealDisk, Recovery, StorageError, Store};
 use tokio::sync::mpsc;
 
 use crate::admin::Admin;
@@ -603,7 +603,7 @@ async fn open_store(
             if lazy {
                 tracing::warn!("{LAZY}");
             }
-            if recovery.index == skerry_storage::IndexState::New && !SiteTrust::is_unstarted(directory) {
+            if recovery.index == IndexState::New && !SiteTrust::is_unstarted(directory) {
                 tracing::error!(
                     data = %data.display(),
                     "this site was started before, and its store is empty: if a disk is not mounted there, stop this site and \

@@ -220,8 +220,8 @@ impl Home {
     async fn run(self, globals: Globals) -> Outcome {
         let what = self.name.clone().unwrap_or_else(|| "the register of names".into());
         let site = self.place.site(&globals).await?;
-        let expels =
-            self.destroyed.iter().map(|lost| format!(", and expel {lost} for good")).collect::<String>();
+        let expels = self.destroyed.as_ref().map(|lost| format!(", and expel {lost} for good"));
+        let expels = expels.unwrap_or_default();
         let act = format!("move the home of {what} to {}{expels}", self.to);
         if look::dry_run(&globals, &act, self.look(&site)).await? {
             return Ok(Exit::Done);

@@ -308,9 +308,9 @@ impl BucketService for Buckets {
         let decide = move |view: &dyn View, wall| {
             let found = model::resolve(view, system, &name).map_err(unreadable)?;
             let claim = found.ok_or_else(|| ServiceError::no_such_bucket(&name))?.claim;
-            stamps.ends(claim.bucket, &claim.name);
             let claimed = model::unclaim_after(view, system, &claim, heard, wall);
             let claimed = claimed.map_err(|error| refused_claim(error, &name))?;
+            stamps.ends(claim.bucket, &claim.name);
             let ends = unfinished::ends(view, claim.bucket)?;
             Ok(((claim.bucket, claim.name), Some(Declared::claim(claimed, false).ending(ends))))
         };

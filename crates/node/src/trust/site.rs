@@ -68,7 +68,8 @@ impl SiteTrust {
         Ok(!has(TRUST)? && !has(UNSTARTED)? && (has(NODE_KEY)? || has(STORE)?))
     }
 
-    /// Writes the files. `unstarted` comes first: keys without it are of a site that was started. `trust.json` comes last: with it the site exists.
+    /// Writes the files. `unstarted` comes first: keys without it are of a site that was started. `trust.json` comes last: with it
+    /// the site exists.
     pub fn store(&self, directory: &Path) -> Result<(), TrustError> {
         self.store_keys(directory)?;
         self.store_trust(directory)

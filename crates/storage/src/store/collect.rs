@@ -478,10 +478,14 @@ impl Store {
             sweep.unfreed.clear();
         }
         let (mut freed, mut first) = (Vec::with_capacity(due.len()), First::default());
+        let mut spared = Vec::new();
         for place in due {
             if place.len == 0 && self.space.of(place.area, place.segment).live > 0 {
-                self.spare_segment(&place)?;
-                sweep.condemned.remove(&(place.area, place.segment));
+                // Releases before condemned such.
+                let segment = place.segment;
+                tracing::error!(segment, "a segment that was to be removed has something in it, and stays");
+                sweep.condemned.remove(&(place.area, segment));
+                spared.push(place.row);
                 continue;
             }
             let given_back = match place.len {
@@ -503,10 +507,11 @@ impl Store {
                 }
             }
         }
-        if freed.is_empty() {
+        if freed.is_empty() && spared.is_empty() {
             return first.end();
         }
         self.own_group(|_, changes, _| {
+            spared.iter().for_each(|row| changes.note(row, None));
             for (place, bytes) in &freed {
                 if place.len == 0 {
                     changes.removed(&place.row, place.area, place.segment);
@@ -517,19 +522,6 @@ impl Store {
             Ok(Some(()))
         })?;
         first.end()
-    }
-
-    /// A segment that was condemned and in which something lives: releases before condemned such. It stays.
-    fn spare_segment(&self, place: &Due) -> Result<(), StorageError> {
-        tracing::error!(
-            segment = place.segment,
-            "a segment that was to be removed has something in it, and stays"
-        );
-        self.own_group(|_, changes, _| {
-            changes.note(&place.row, None);
-            Ok(Some(()))
-        })
-        .map(drop)
     }
 
     /// Places let go of by groups that survive a crash, but for those of these rows. Bodies in the active journal segment wait

@@ -56,7 +56,7 @@ fn tuning(spec: &Spec) -> Tuning {
         congestion: spec.congestion.clone().or(own.congestion),
         unsent: spec.unsent.unwrap_or(own.unsent),
         sealed: spec.sealed.unwrap_or(own.sealed),
-        backlog: own.backlog,
+        ..own
     }
 }
 

@@ -94,7 +94,8 @@ impl State {
     fn subflows(&mut self, now: Instant, share: u64) -> Vec<Dial> {
         let mut dials = Vec::new();
         for (&node, peer) in &mut self.peers {
-            if peer.rest.is_some() || self.paid.contains(&node) {
+            // Links rest for longer also where there are very many: that is no reason.
+            if self.paid.contains(&node) {
                 peer.beside.sever();
             } else {
                 dials.extend(peer.subflows(node, now, share));

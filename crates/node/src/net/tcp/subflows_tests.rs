@@ -8,22 +8,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::super::super::{Net, Stream, frame, tls::Tls};
-use super::super::tests::{Site, echo, linked};
+use super::super::tests::{Site, echo, linked, until};
 use super::super::{KnownKeys, Peer};
 use super::*;
 
 /// A time that only these looks have.
 const fn second(n: u64) -> Instant {
     Instant((1_000_000 + n) * 1_000_000_000)
-}
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let waits = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    assert!(timeout(Duration::from_secs(20), waits).await.is_ok(), "{what}");
 }
 
 fn both(a: &Site, b: &Site) -> [usize; 2] {
@@ -133,6 +124,16 @@ async fn there_is_none_while_somebody_pays() {
     busy(&a, &b, 10).await;
     until("they go at once", || both(&a, &b) == [1, 1]).await;
     assert!(subflows(&a, &b).is_empty());
+}
+
+/// Where there are very many links each rests for longer; nobody pays for it.
+#[tokio::test]
+async fn a_link_that_rests_may_have_some() {
+    let (a, b) = linked().await;
+    a.net.set_rest(b.node(), Some(Duration::from_secs(60)));
+    b.net.set_rest(a.node(), Some(Duration::from_secs(60)));
+    busy(&a, &b, 0).await;
+    until("as many as there may be", || both(&a, &b) == [1 + MOST, 1 + MOST]).await;
 }
 
 /// What dials one, whoever is at the other end.

@@ -535,7 +535,7 @@ async fn a_peer_that_came_back_replaces_a_link_whose_end_does_not_answer() {
 }
 
 /// Longer than the half minute after which who was turned away comes again.
-async fn until(what: &str, holds: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, holds: impl Fn() -> bool) {
     let wait = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(10)).await;

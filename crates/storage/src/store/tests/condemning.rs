@@ -1,12 +1,15 @@
 //! A segment of which nothing has come to the index yet looks like one in which nothing lives.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use skerry_base::kv::{Table, View};
 use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{DOMAIN, audit, body, commit, delete, kept, open, put_large, say_delete, say_put};
+use crate::chunks::row::{Area, FREEING};
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::store::{Pin, Store};
@@ -84,5 +87,33 @@ fn a_segment_that_is_filled_during_a_step_of_the_collector_is_not_dead() {
     }
     disk.on_open("none", || Ok(()));
     parts.iter().for_each(|part| reads(&store, part));
+    audit(&store);
+}
+
+/// As a release before condemned it: what lives there is not removed with it, and the row goes.
+#[test]
+fn a_segment_that_was_condemned_with_something_in_it_stays() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    (0..3).for_each(|number| put_large(&store, &format!("{number}"), number, &body(number, LARGE)).unwrap());
+    store
+        .own_group(|_, changes, _| {
+            changes.free_segment(Area::Payload, 1);
+            Ok(Some(()))
+        })
+        .unwrap();
+    for step in 0..3 {
+        store.checkpoint().unwrap();
+        store.collect(WallTime(step)).unwrap();
+    }
+    (0..3).for_each(|number| reads(&store, &body(number, LARGE)));
+    let (mut rows, reading) = (0, store.view());
+    reading
+        .scan_prefix(Table::Storage, FREEING, &mut |_, _| {
+            rows += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(rows, 0);
     audit(&store);
 }

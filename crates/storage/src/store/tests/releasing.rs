@@ -119,6 +119,7 @@ fn what_was_released_behind_a_place_that_is_still_written_is_not_taken_up_again(
     assert_eq!(store.usage().payload.dead, 0);
     audit(&store);
 }
+
 /// What recovery looks at once more is given back once: else more seems to be free than is.
 #[test]
 fn what_was_let_go_of_behind_a_place_that_is_still_written_is_given_back_once() {
