@@ -7,7 +7,6 @@
 //! in the same process, with the variables set. Invariant: whoever sets a variable is left his number, and starting anew happens
 //! once at most.
 
-use std::convert::Infallible;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -31,14 +30,18 @@ pub(crate) fn start_anew() {
     drop(replace());
 }
 
-fn replace() -> io::Result<Infallible> {
+/// Does that; comes back with why it could not.
+pub(crate) fn replace() -> io::Error {
     let mut arguments = std::env::args_os();
-    let mut command = Command::new(std::env::current_exe()?);
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let mut command = Command::new(program);
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    for (name, bytes) in [APART, KEPT].iter().filter(|(name, _)| std::env::var_os(name).is_none()) {
-        command.env(name, bytes);
-    }
-    Err(command.args(arguments).env(VARIABLE, ARENAS).exec())
+    let wanted = [(VARIABLE, ARENAS), APART, KEPT];
+    command.envs(wanted.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
+    command.args(arguments).exec()
 }

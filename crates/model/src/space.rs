@@ -23,6 +23,7 @@ mod reduce;
 mod round;
 mod rows;
 mod subscription;
+mod unheard;
 
 pub use anew::{
     all_anew, anew, begun_anew, followed_whole, former, is_anew, is_new_loss, not_anew, vouched, whole_again,
@@ -47,6 +48,7 @@ pub use subscription::{
     COMPARED, Ranges, Step, Subscription, compares, completes, followed, held_below, left_below, next,
     rested, subscription, subscriptions, subscriptions_of, take_changes, take_range,
 };
+pub use unheard::{Unheard, all_unheard, are_back, unheard};
 
 pub(crate) use change::{State, for_each_alive};
 pub(crate) use read::{aimed, is_stored, keys_with_heads};

@@ -1,7 +1,7 @@
 //! A start on a journal that lost entries: this site begins anew with all that it follows, and asks every other one what it has.
 //!
 //! Before: [`begin`], before anything else reads the store. After: [`work`], which asks; `skerry_federation::anew` judges what
-//! was said, `skerry_model::space::anew` is what is taken back. In between the site is a member that is still joining, as one
+//! was said, `skerry_model::space::anew` is what is taken back; [`unheard`] is about those who were not asked, and come back. In between the site is a member that is still joining, as one
 //! that has just come to the bucket: the feeds bring what others have, and let go of what died meanwhile. It decides no condition,
 //! and says nothing of what it holds for others ([`Site::check_whole`]).
 //!
@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::join_all;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, SiteId};
+use skerry_base::{BucketId, NodeId, SiteId};
 use skerry_federation::alone::{Held, Remains};
 use skerry_federation::anew::{Anew, Own};
 use skerry_federation::departure::Standing;
@@ -26,15 +26,18 @@ use skerry_model::bucket::{self as model, SiteDocument, SiteState, SystemKey};
 use skerry_model::space::{self, DotRange, SpaceError};
 use skerry_model::{Entry, Record};
 use skerry_storage::{CommitError, Store};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::copies::book;
 use crate::drive::stored::{LIFE, Stored, forget, membership, say, swept};
 use crate::nodes::Aside;
 use crate::paths::refusal;
+use crate::peers::kept_out::KeptOut;
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, entry, unreadable};
 use crate::tasks::rest;
+
+mod unheard;
 
 /// Between two looks.
 const TURN: Duration = Duration::from_secs(1);
@@ -52,6 +55,10 @@ pub(crate) struct Beginning {
     state: Mutex<Anew>,
     /// Who was asked last and did not say what it has.
     silent: Mutex<BTreeSet<SiteId>>,
+    /// Who came back whom an earlier start had not waited for: waited for, though it is declared lost.
+    back: Mutex<BTreeSet<SiteId>>,
+    /// Whether this process is to be started anew.
+    begins: watch::Sender<bool>,
 }
 
 impl Beginning {
@@ -63,15 +70,31 @@ impl Beginning {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As the store says at the start.
-    pub(crate) fn resume(node: skerry_base::NodeId, view: &dyn View) -> Result<Self, SpaceError> {
+    fn back(&self) -> MutexGuard<'_, BTreeSet<SiteId>> {
+        self.back.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As the store says at the start; keeps out who is not to be heard.
+    pub(crate) fn resume(node: NodeId, view: &dyn View, kept_out: &KeptOut) -> Result<Self, SpaceError> {
         let state = Mutex::new(Anew::new(node, space::all_anew(view)?));
-        Ok(Self { state, silent: Mutex::default() })
+        let known = unheard::Known::read(view)?;
+        kept_out.add(&known.out);
+        Ok(Self {
+            state,
+            silent: Mutex::default(),
+            back: Mutex::new(known.back),
+            begins: watch::Sender::new(false),
+        })
     }
 
     /// Whether there is any such bucket. None comes to them but at a start.
     pub(crate) fn is_any(&self) -> bool {
         !self.buckets().is_empty()
+    }
+
+    /// Returns when this process is to be started anew: then there are such buckets again.
+    pub(crate) async fn begins(&self) {
+        self.begins.subscribe().wait_for(|begins| *begins).await.ok();
     }
 
     pub(crate) fn buckets(&self) -> Vec<BucketId> {
@@ -103,19 +126,41 @@ impl Start {
     }
 }
 
-/// Takes back what this node vouches for, if part of its journal is lost newly.
+/// Takes back what this node vouches for, if part of its journal is lost newly; else of the buckets that had not waited for a
+/// site which came back.
 pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start) -> Outcome<()> {
     let view = store.view();
-    if !space::is_new_loss(&view, lost).map_err(unreadable)? {
+    let members = members(&view).map_err(unreadable)?;
+    if space::is_new_loss(&view, lost).map_err(unreadable)? {
+        drop(view);
+        return begin_with_all(store, lost, start, members).await;
+    }
+    let due = unheard::due(&view).map_err(unreadable)?;
+    drop(view);
+    if due.is_empty() {
         return Ok(());
     }
+    let begun = take_back(store, &start, &members, due).await?;
+    tracing::error!(
+        buckets = begun,
+        "a site is back that was not asked for what this one had lost: the buckets are begun anew once more"
+    );
+    Ok(())
+}
+
+async fn begin_with_all(
+    store: &Arc<Store>,
+    lost: &[(u64, u64)],
+    start: Start,
+    members: BTreeSet<BucketId>,
+) -> Outcome<()> {
+    let view = store.view();
     let sites: BTreeMap<SiteId, SiteDocument> =
         model::sites(&view, start.system).map_err(unreadable)?.into_iter().collect();
     let forgotten = start.forgotten(&sites);
     let is_other =
         |(id, known): (&SiteId, &SiteDocument)| *id != start.me && known.state == SiteState::Member;
     let is_alone = forgotten.is_empty() && !sites.iter().any(is_other);
-    let members = members(&view).map_err(unreadable)?;
     // A membership may be among what was lost.
     let mut followed = space::followed_whole(&view).map_err(unreadable)?;
     followed.extend(model::spared_buckets(&view, start.system).map_err(unreadable)?);
@@ -130,29 +175,9 @@ pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start)
             forgotten.flat_map(|bucket| [membership(*bucket, true), swept(*bucket)]).collect();
         commit(store, move |_| Ok(again)).await?;
     } else {
-        // The system bucket first: nothing that is decided by it is decided while the others are taken back.
-        let all: BTreeSet<BucketId> = members.union(&followed).copied().chain(vouched).collect();
-        let rest = all.into_iter().filter(|bucket| *bucket != start.system);
-        let mut begun = 0;
-        for bucket in [start.system].into_iter().chain(rest) {
-            let is_system = bucket == start.system;
-            let is_member = members.contains(&bucket) || (!is_system && followed.contains(&bucket));
-            let is_fellow = start.is_fellow;
-            let entries = move |view: &dyn View| {
-                let mut entries = space::anew(view, bucket)?;
-                entries.extend((!is_member && !is_system).then(|| space::not_anew(bucket)));
-                if is_member {
-                    entries.extend([membership(bucket, false), swept(bucket)]);
-                }
-                // Own bodies may have gone with the frames: nothing is covered until it was looked through again.
-                entries.push(book::covered_entry(bucket, None));
-                entries.push(forget(Stored::Rest, bucket));
-                entries.extend(is_fellow.then(|| say(Stored::Gap, bucket)));
-                Ok(entries)
-            };
-            commit(store, entries).await?;
-            begun += 1;
-        }
+        let members: BTreeSet<BucketId> = members.union(&followed).copied().collect();
+        let all = members.iter().copied().chain(vouched).chain([start.system]).collect();
+        let begun = take_back(store, &start, &members, all).await?;
         // Nobody else sends them: who has them is dialled by them.
         let system = start.system;
         commit(store, move |view| space::keep(view, system, forgotten)).await?;
@@ -170,6 +195,36 @@ pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start)
         Ok(vec![life, space::begun_anew(view, &lost)?])
     })
     .await
+}
+
+/// Takes back the vectors of these buckets; how many they are. The system bucket first: nothing that is decided by it is decided
+/// while the others are taken back.
+async fn take_back(
+    store: &Arc<Store>,
+    start: &Start,
+    members: &BTreeSet<BucketId>,
+    mut buckets: BTreeSet<BucketId>,
+) -> Outcome<usize> {
+    let system = buckets.take(&start.system);
+    let all: Vec<BucketId> = system.into_iter().chain(buckets).collect();
+    for bucket in &all {
+        let (bucket, is_fellow, is_system) = (*bucket, start.is_fellow, *bucket == start.system);
+        let is_member = members.contains(&bucket) && !is_system;
+        let entries = move |view: &dyn View| {
+            let mut entries = space::anew(view, bucket)?;
+            entries.extend((!is_member && !is_system).then(|| space::not_anew(bucket)));
+            if is_member {
+                entries.extend([membership(bucket, false), swept(bucket)]);
+            }
+            // Own bodies may have gone with the frames: nothing is covered until it was looked through again.
+            entries.push(book::covered_entry(bucket, None));
+            entries.push(forget(Stored::Rest, bucket));
+            entries.extend(is_fellow.then(|| say(Stored::Gap, bucket)));
+            Ok(entries)
+        };
+        commit(store, entries).await?;
+    }
+    Ok(all.len())
 }
 
 fn members(view: &dyn View) -> Result<BTreeSet<BucketId>, SpaceError> {
@@ -242,11 +297,15 @@ pub(crate) fn lost_some() -> ServiceError {
 
 /// Asks again and again, until all is whole. Meanwhile the homes of a node are left to the others of its site.
 pub(crate) async fn work(site: Arc<Site>) {
-    tokio::select! {
-        () = ask_all(&site) => {}
-        () = Aside::default().keep(&site) => {}
-    }
-    site.nodes.stand_aside(false);
+    let until_whole = async {
+        tokio::select! {
+            () = ask_all(&site) => {}
+            () = Aside::default().keep(&site) => {}
+            () = unheard::give_up(&site) => {}
+        }
+        site.nodes.stand_aside(false);
+    };
+    tokio::join!(until_whole, unheard::heed(&site, &site.anew.begins));
 }
 
 async fn ask_all(site: &Arc<Site>) {
@@ -272,8 +331,9 @@ async fn ask_all(site: &Arc<Site>) {
 
 /// The others that count: all but those that an operator has declared lost, and that are gone indeed.
 fn others(site: &Site) -> Vec<SiteId> {
-    let lost = site.copies.lost();
-    let counts = |other: &SiteId| *other != site.id && (site.linked(*other) || !lost.contains(other));
+    let (lost, back) = (site.copies.lost(), site.anew.back());
+    let is_there = |other: &SiteId| site.linked(*other) || back.contains(other) || !lost.contains(other);
+    let counts = |other: &SiteId| *other != site.id && is_there(other);
     site.peers.roster.all().into_keys().filter(counts).collect()
 }
 
@@ -285,7 +345,7 @@ async fn look(
     silent: &mut BTreeSet<SiteId>,
 ) -> Outcome<()> {
     if bucket != site.system && !site.is_member(bucket) {
-        site.note_down(vec![space::not_anew(bucket)]).await?;
+        site.note_down(vec![space::not_anew(bucket), space::unheard(bucket, None)]).await?;
         site.anew.state().end(bucket);
         return Ok(());
     }
@@ -368,9 +428,11 @@ async fn end(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
     // A membership that ends meanwhile takes the mark along.
     let _gate = site.leaving.gate().await;
     let is_member = site.is_member(bucket) && bucket != site.system;
+    let Some(passed_over) = unheard::pass_over(site, bucket) else { return Ok(()) };
     let propose = move |view: &dyn View| {
         let mut entries = space::whole_again(view, bucket).map_err(unreadable)?;
         entries.extend((is_member && !entries.is_empty()).then(|| membership(bucket, true)));
+        entries.push(unheard::passed_over(bucket, passed_over));
         Ok(((), entries.iter().map(|one| entry(one).freeing()).collect()))
     };
     site.commit_behind(bucket, propose).await?;

@@ -139,6 +139,11 @@ impl Running {
         self.core.fell().await
     }
 
+    /// Waits until the process is to be started anew to go on well; for ever while that is not so.
+    pub async fn begins_anew(&self) {
+        self.core.begins_anew().await;
+    }
+
     /// Lets the requests under way end, then ends everything else.
     pub async fn shutdown(self) {
         tracing::info!("stopping: requests under way are let end");

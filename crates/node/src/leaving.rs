@@ -734,6 +734,7 @@ impl Letting {
         let mut entries = vec![
             Entry::Leave { bucket },
             space::not_anew(bucket),
+            space::unheard(bucket, None),
             model::forget_spare(bucket),
             forget(Stored::Member, bucket),
             forget(Stored::Horizon, bucket),

@@ -312,6 +312,11 @@ impl Core {
         format!("the federation machine panicked, which is a bug to be reported: {why}; start the site anew")
     }
 
+    /// Waits until the process is to be started anew to go on well; for ever while that is not so.
+    pub async fn begins_anew(&self) {
+        self.site.anew.begins().await;
+    }
+
     /// Follows what the machine says of feeds, and gives other sites what it says that they want.
     fn hear(&self, (followed, asked): Heard) {
         let (site, followed) = (self.site.clone(), Arc::new(tokio::sync::Mutex::new(followed)));
@@ -434,7 +439,8 @@ fn new_site(
     duties.set_gone(!told_gone.by().is_empty());
     let others = Others::resume(others_cap(config, &place.join(DATA)), counted);
     let origin = Origin { node: trust.identity.public().node(), incarnation };
-    let anew = Beginning::resume(origin.node, &store.view()).map_err(|error| unread(error.to_string()))?;
+    let anew = Beginning::resume(origin.node, &store.view(), &peers.kept_out);
+    let anew = anew.map_err(|error| unread(error.to_string()))?;
     Ok(Site {
         store,
         peers,

@@ -68,27 +68,42 @@ impl Server {
             .map_err(|error| Failure::failed(format!("runtime: {error}")))?;
         machine::raise_open_files();
         let access_key = self.access_key.zip(self.secret_key).map(|(id, secret)| AccessKey { id, secret });
-        let outcome = runtime.block_on(serve(&config, access_key, self.stop_with_stdin));
+        let ended = runtime.block_on(serve(&config, access_key, self.stop_with_stdin));
         // Whoever was told to stop does not wait for a store that is being opened, or a name that is looked up: what is on disk
         // is whole wherever the process ends.
         runtime.shutdown_background();
-        outcome
+        match ended? {
+            Ended::Stopped => Ok(Exit::Done),
+            Ended::BeginsAnew => {
+                let why = arenas::replace();
+                Err(Failure::failed(format!("the site could not start itself anew ({why}); start it again")))
+            }
+        }
     }
 }
 
-async fn serve(config: &Config, access_key: Option<AccessKey>, stop_with_stdin: bool) -> Outcome {
+/// Why a site serves no more.
+enum Ended {
+    /// It was told so.
+    Stopped,
+    /// It is to be started anew by itself.
+    BeginsAnew,
+}
+
+async fn serve(config: &Config, access_key: Option<AccessKey>, stop_with_stdin: bool) -> Outcome<Ended> {
     let mut stop = Stop::listen(stop_with_stdin)?;
     let options = Options { access_key, commit: version::COMMIT, ..Options::default() };
     let running = tokio::select! {
         started = Running::start(config, options) => started.map_err(failure)?,
         () = stop.asked() => {
             output::note("stopped before it served");
-            return Ok(Exit::Done);
+            return Ok(Ended::Stopped);
         }
     };
-    let fell = tokio::select! {
-        why = running.fell() => Some(why),
-        () = stop.asked() => None,
+    let ended = tokio::select! {
+        why = running.fell() => Err(Failure::failed(why)),
+        () = running.begins_anew() => Ok(Ended::BeginsAnew),
+        () = stop.asked() => Ok(Ended::Stopped),
     };
     tokio::select! {
         () = running.shutdown() => {}
@@ -96,7 +111,7 @@ async fn serve(config: &Config, access_key: Option<AccessKey>, stop_with_stdin: 
             return Err(Failure::failed("told to stop twice: requests under way were not let end"));
         }
     }
-    fell.map_or(Ok(Exit::Done), |why| Err(Failure::failed(why)))
+    ended
 }
 
 /// What a process is asked to stop by.

@@ -28,6 +28,7 @@ mod flows;
 pub(crate) mod gifts;
 mod heed;
 mod kept;
+pub(crate) mod kept_out;
 pub(crate) mod mark;
 pub(crate) mod message;
 pub(crate) mod outbox;
@@ -131,6 +132,8 @@ pub(crate) struct Peers {
     pub(crate) uplink: uplink::Uplink,
     /// Links by way of others.
     pub(crate) circuits: circuits::Circuits,
+    /// Who is not heard.
+    pub(crate) kept_out: kept_out::KeptOut,
     clock: Clock,
     noted: Mutex<Noted>,
     speech: Mutex<BTreeMap<NodeId, Speech>>,
@@ -256,6 +259,7 @@ impl Peers {
             wan,
             uplink,
             circuits,
+            kept_out: kept_out::KeptOut::default(),
             clock,
             noted,
             speech,

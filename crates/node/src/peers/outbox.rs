@@ -303,7 +303,7 @@ fn tell_rtt(peers: &Peers, drive: &Drive, site: SiteId) {
 }
 
 fn up(peers: &Arc<Peers>, boxes: &Arc<Outboxes>, drive: &Drive, tasks: &Tasks, node: NodeId) {
-    let Some(site) = peers.roster.site(node) else { return };
+    let Some(site) = peers.roster.site(node).filter(|site| !peers.kept_out.knocks(*site)) else { return };
     let (records, waiting) = Queue::of(LINK_BYTES, SHORT_BYTES);
     let (signs, urgent) = Queue::of(SIGNS_BYTES, 0);
     let number = boxes.1.fetch_add(1, Ordering::Relaxed);

@@ -171,6 +171,9 @@ async fn one(
     mut stream: Stream,
 ) -> Result<(), super::PeerError> {
     let Some((first, turn)) = room.question(&mut stream, FIRST_WORD).await? else { return Ok(()) };
+    if peers.roster.site(node).is_some_and(|site| peers.kept_out.contains(site)) {
+        return Err(super::PeerError::Senseless("the site is not heard before this one was started anew"));
+    }
     if is_word(&first) {
         drop(turn);
         return answerer.fellow(node, first, stream).await;

@@ -14,7 +14,7 @@ use super::damaged::{anew, has_key, rot, world_of};
 use super::refusing::Hung;
 use super::tenures::ready;
 use super::within;
-use super::world::{TestSite, TestWorld, noise};
+use super::world::{PATIENCE, TestSite, TestWorld, noise};
 use crate::copies::book::Covered;
 use crate::copies::{claims, handover};
 use crate::init;
@@ -555,5 +555,70 @@ async fn an_own_body_that_is_lost_with_its_frame_is_held_here_again() {
     // The one place burns.
     two.cut(true).await;
     assert_eq!(one.get("photos", "which-rots").await.unwrap(), body);
+    world.stop().await;
+}
+
+/// Two sites of which the first lost an entry, and went on without the second: its operator had declared that one lost.
+async fn gone_on_alone() -> TestWorld {
+    let mut world = world_of(2).await;
+    for key in ["first", "which-rots", "later"] {
+        world.sites[0].put("photos", key, key.to_uppercase()).await.unwrap();
+    }
+    world.sites[1].has_all_of(&world.sites[0], "photos").await;
+    world.sites[1].stop().await;
+    world.sites[0].stop().await;
+    rot(&world.sites[0], b"which-rots");
+    world.sites[0].start().await;
+    let one = &world.sites[0];
+    assert!(!one.core.as_ref().unwrap().recovery.lost.is_empty());
+    one.services().admin.declare_loss("site-2", LossRequest { lost: true }).await.unwrap();
+    one.until("nobody is waited for", || async { anew(one).await.is_none() }).await;
+    world
+}
+
+/// Is started anew, which it asks for, and has what it had lost.
+async fn starts_anew_and_has_all(world: &mut TestWorld) {
+    let begins = world.sites[0].core.as_ref().unwrap().begins_anew();
+    tokio::time::timeout(PATIENCE, begins).await.unwrap();
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    one.until("all is heard", || async { anew(one).await.is_none() }).await;
+    assert_eq!(one.get("photos", "which-rots").await.unwrap(), "WHICH-ROTS");
+    one.has_all_of(two, "photos").await;
+    assert_eq!(one.list("photos").await.unwrap(), two.list("photos").await.unwrap());
+    assert_eq!(two.get("photos", "which-rots").await.unwrap(), "WHICH-ROTS");
+}
+
+/// What only a declared-lost site has of what a journal lost comes back with it: nothing else is heard of it before that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_journal_lost_comes_back_with_a_site_that_was_declared_lost_meanwhile() {
+    let mut world = gone_on_alone().await;
+    world.sites[1].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let is_seen = || async { one.site().peers.kept_out.came().contains(&two.site().id) };
+    one.until("it has a link, and is kept out", is_seen).await;
+    assert!(!one.site().linked(two.site().id));
+    let question = Request::Remains { bucket: id_of(one).await };
+    assert!(two.site().peers.call(one.site().id, &question).await.is_err(), "it is told what is not so");
+    starts_anew_and_has_all(&mut world).await;
+    // It is there, whatever the operator says.
+    world.sites[0].services().admin.declare_loss("site-2", LossRequest { lost: false }).await.unwrap();
+    world.stop().await;
+}
+
+/// The word alone is enough: another site may have it from there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_journal_lost_is_asked_for_once_more_when_a_loss_is_taken_back() {
+    let mut world = gone_on_alone().await;
+    // An island may be started anew in between: it goes on without it, and keeps it out.
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    let one = &world.sites[0];
+    assert!(anew(one).await.is_none() && one.site().peers.kept_out.all().len() == 1);
+    one.services().admin.declare_loss("site-2", LossRequest { lost: false }).await.unwrap();
+    world.sites[1].start().await;
+    starts_anew_and_has_all(&mut world).await;
     world.stop().await;
 }

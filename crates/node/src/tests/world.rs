@@ -30,7 +30,7 @@ use crate::trust::founding::Founding;
 use crate::trust::{Identity, PublicKey, SeatOffer, SiteStatement, SiteTrust, entropy};
 
 /// The longest that anything here may take; reached only when something is broken.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The access key of all tests.
 pub(super) fn key() -> AccessKey {

@@ -91,7 +91,8 @@ pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::S
     of_site("fellows", |site| every(FELLOWS, fellows::Fellows(site)).boxed());
     of_site("others", |site| every(OTHERS, others::Counter::new(site)).boxed());
     of_site("uplink", |site| crate::uplink_admin::work(site).boxed());
-    if workers.site.anew.is_any() {
+    // Whoever is passed over, and kept out, is so by this worker.
+    if workers.site.anew.is_any() || !workers.site.peers.kept_out.all().is_empty() {
         of_site("lost entries", |site| crate::anew::work(site).boxed());
     }
     of_site("leaving", |site| crate::leaving::work(site).boxed());
