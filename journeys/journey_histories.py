@@ -24,7 +24,7 @@ SECONDS = 24
 LINEAR = Path(__file__).resolve().parent.parent / "crates" / "sim" / "linear"
 # Answers that say that nothing was written, but for those whose message says that it may have been.
 UNSURE = ("may have decided", "may have been decided")
-NOTHING = {"HomeUnreachable", "HomeNotNamed", "SlowDown", "Unreachable", "ConditionalRequestConflict"}
+NOTHING = {"HomeUnreachable", "HomeNotNamed", "SlowDown", "Unreachable"}
 
 
 class History:

@@ -44,6 +44,24 @@ pub enum Table {
     Sums = 25,
 }
 
+impl Table {
+    /// All that a reducer makes of the entries of a journal.
+    pub const REDUCED: [Self; 10] = [
+        Self::Current,
+        Self::Heads,
+        Self::Versions,
+        Self::Dots,
+        Self::Vectors,
+        Self::Uploads,
+        Self::Parts,
+        Self::Conflicts,
+        Self::Local,
+        Self::Sums,
+    ];
+    /// Those that storage keeps for itself.
+    pub const OWN: [Self; 2] = [Self::Storage, Self::Chunks];
+}
+
 /// The index could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ViewError {

@@ -68,3 +68,25 @@ fn prefixes_end_where_the_next_begins() {
     assert_eq!(prefix_end(b"\xff\xff"), None);
     assert_eq!(prefix_end(b""), None);
 }
+
+/// A table that is in neither list would be missing from the bases of journals, and lost with what they take the place of.
+#[test]
+fn every_table_is_storages_own_or_made_of_entries() {
+    let is_own = |table| match table {
+        Table::Storage | Table::Chunks => true,
+        Table::Current
+        | Table::Heads
+        | Table::Versions
+        | Table::Dots
+        | Table::Vectors
+        | Table::Uploads
+        | Table::Parts
+        | Table::Conflicts
+        | Table::Local
+        | Table::Sums => false,
+    };
+    assert!(Table::OWN.into_iter().all(is_own) && !Table::REDUCED.into_iter().any(is_own));
+    let all: std::collections::BTreeSet<u8> =
+        Table::OWN.into_iter().chain(Table::REDUCED).map(|table| table as u8).collect();
+    assert_eq!(all.into_iter().collect::<Vec<_>>(), [0, 1, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25]);
+}

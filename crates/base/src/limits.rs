@@ -1,4 +1,4 @@
-//! Every bound of the system, named, with its reason. Docs print this page.
+//! The bounds that two rooms share or a user must know, named, with their reasons. Docs print this page.
 
 /// Payload bytes of a full chunk: large enough that its name costs nothing, small enough to hold in memory.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -55,7 +55,5 @@ pub const ADDRESSES: usize = 16;
 pub const METRIC_PEERS: usize = 64;
 /// A bucket whose records are at most this many bytes is followed whole after one read.
 pub const MEMBERSHIP_ON_READ_BYTES: u64 = 4 << 20;
-/// Milliseconds by which a record's clock may be ahead before it is flagged (15 minutes).
-pub const CLOCK_AHEAD_MS: u64 = 15 * 60 * 1000;
 /// Milliseconds a chunk that nothing refers to rests before it is collected (10 minutes).
 pub const CHUNK_REST_MS: u64 = 10 * 60 * 1000;

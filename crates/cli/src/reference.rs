@@ -147,7 +147,7 @@ fn facts(argument: &Arg) -> String {
     }
     let defaults: Vec<_> =
         argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-    if takes_value && !defaults.is_empty() {
+    if takes_value && !defaults.is_empty() && !argument.is_hide_default_value_set() {
         facts.push(format!("default {}", defaults.join(" ")));
     }
     if let Some(variable) = argument.get_env() {

@@ -5,7 +5,7 @@
 //! asked goes on answering other questions for longer than it may take to decide, and all that it has written by then is here.
 //!
 //! Invariants: a word counts only if it was asked for after the write's own question was over; who falls silent in between begins
-//! anew, since what it had been sent may lie unread there for as long; only an operator's word (`declare-lost`, `expel`), or that
+//! anew, since what it had been sent may lie unread there for as long; only an operator's word (`expel`, `site replace`), or that
 //! of the site itself that it holds nothing of the bucket, lets the others speak for it: all of them.
 
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ pub const GAP: Duration = Duration::from_secs(120);
 pub enum Word {
     /// It did not say, or has no link.
     Silent,
-    /// An operator has declared it lost or expelled it, and it has no link.
-    Lost,
+    /// It was expelled or replaced, and has no link.
+    Gone,
     /// It is no member, and has handed over what it had if it ever was one.
     Nothing,
     /// All that it has.
@@ -69,7 +69,7 @@ impl Undecided {
 
     /// Whether all others are to be asked as well: by this word of the site that was asked it can say nothing itself.
     pub const fn asks_others(word: &Word) -> bool {
-        matches!(word, Word::Lost | Word::Nothing)
+        matches!(word, Word::Gone | Word::Nothing)
     }
 
     /// Judges what was said at `now`; `own` was read afterwards. `spell` is how long it must have been said for.
@@ -83,7 +83,7 @@ impl Undecided {
         for (site, word) in words {
             let is_here = match word {
                 Word::Silent => false,
-                Word::Lost => continue,
+                Word::Gone => continue,
                 Word::Nothing => self.has_answered(*site, now, spell),
                 Word::Said(vector) => self.has_answered(*site, now, spell) && own.includes(vector),
             };
@@ -155,15 +155,15 @@ mod tests {
     #[test]
     fn for_a_home_that_is_gone_all_others_speak() {
         let mut of = Undecided::new(HOME);
-        assert!([Word::Lost, Word::Nothing].iter().all(Undecided::asks_others));
+        assert!([Word::Gone, Word::Nothing].iter().all(Undecided::asks_others));
         assert!(![Word::Silent, Word::Said(upto(1))].iter().any(Undecided::asks_others));
         let (said, away) = ((OTHER, Word::Said(upto(5))), (SiteId([3; 16]), Word::Silent));
         for seconds in (0..=600).step_by(100) {
             assert!(!hear(&mut of, seconds, &[said.clone(), away.clone()], 5), "it may have heard of it");
         }
-        let lost = (away.0, Word::Lost);
-        assert!(hear(&mut of, 650, &[said.clone(), lost, (HOME, Word::Lost)], 5));
-        assert!(hear(&mut Undecided::new(HOME), 0, &[(HOME, Word::Lost)], 5), "there are no others");
+        let lost = (away.0, Word::Gone);
+        assert!(hear(&mut of, 650, &[said.clone(), lost, (HOME, Word::Gone)], 5));
+        assert!(hear(&mut Undecided::new(HOME), 0, &[(HOME, Word::Gone)], 5), "there are no others");
         assert!(!hear(&mut Undecided::new(HOME), 0, &[], 5), "nobody said anything");
     }
 

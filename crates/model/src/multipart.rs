@@ -1,7 +1,7 @@
-//! Multipart uploads: bookkeeping of parts and what completes into an object.
+//! Multipart uploads: what is stored of them and of their parts, and the object that parts become.
 //!
-//! Why here: the rules (order, smallest part, ETag of ETags) are what an upload *is*; gateway and node only
-//! carry them out. An upload lives at its site; its id names that site so that others can forward.
+//! Which completions are refused is `gateway::service::complete_parts`. An upload lives at its site; its id names that site so
+//! that others can forward.
 //!
 //! Invariants: nothing here is replicated; parts are replaced by number; composing copies no payload.
 
@@ -11,7 +11,6 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
 use skerry_base::id::{InvalidId, parse_hex};
-use skerry_base::limits;
 use skerry_base::{BucketId, ChunkRef, SiteId, WallTime};
 
 use crate::object::{Checksum, ChecksumKind, Headers, LISTED_PARTS, Object};
@@ -118,72 +117,6 @@ impl Versioned for Part {
     const VERSION: u8 = 1;
 }
 
-/// A part as the client lists it in CompleteMultipartUpload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claimed {
-    /// Its number.
-    pub number: u32,
-    /// Its ETag without quotes.
-    pub etag: String,
-}
-
-/// Why an upload cannot complete. Each has a name in S3.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CompleteError {
-    /// `InvalidPartOrder`.
-    #[error("parts are not in ascending order at part {0}")]
-    Order(u32),
-    /// `InvalidPart`.
-    #[error("part {0} was not uploaded, or its ETag differs")]
-    Part(u32),
-    /// `EntityTooSmall`.
-    #[error("part {number} has {size} bytes; all but the last need {least}")]
-    TooSmall {
-        /// The part.
-        number: u32,
-        /// Its bytes.
-        size: u64,
-        /// The least allowed.
-        least: u64,
-    },
-    /// `EntityTooLarge`.
-    #[error("the object would have {0} bytes")]
-    TooLarge(u64),
-    /// `MalformedXML`: no part is named.
-    #[error("no parts are named")]
-    Empty,
-}
-
-/// Chooses the stored parts that `claimed` names, by the rules of S3. `stored` is in order of number.
-pub fn choose<'a>(claimed: &[Claimed], stored: &'a [Part]) -> Result<Vec<&'a Part>, CompleteError> {
-    let mut chosen: Vec<&Part> = Vec::with_capacity(claimed.len().min(stored.len()));
-    for claim in claimed {
-        if chosen.last().is_some_and(|last| last.number >= claim.number) {
-            return Err(CompleteError::Order(claim.number));
-        }
-        let found = stored.binary_search_by_key(&claim.number, |part| part.number).ok();
-        let part = found.and_then(|at| stored.get(at)).filter(|part| same_etag(part, &claim.etag));
-        chosen.push(part.ok_or(CompleteError::Part(claim.number))?);
-    }
-    let (_, full) = chosen.split_last().ok_or(CompleteError::Empty)?;
-    let least = limits::PART_BYTES_MIN;
-    if let Some(small) = full.iter().find(|part| part.size < least) {
-        return Err(CompleteError::TooSmall { number: small.number, size: small.size, least });
-    }
-    let size = chosen.iter().map(|part| part.size).fold(0u64, u64::saturating_add);
-    if size > limits::OBJECT_BYTES { Err(CompleteError::TooLarge(size)) } else { Ok(chosen) }
-}
-
-fn same_etag(part: &Part, etag: &str) -> bool {
-    etag.eq_ignore_ascii_case(&hex(&part.md5))
-}
-
-/// The ETag of an upload: the MD5 of the parts' MD5s, and how many there are. `md5` hashes.
-pub fn etag(parts: &[&Part], md5: impl FnOnce(&[u8]) -> [u8; 16]) -> String {
-    let digests: Vec<u8> = parts.iter().flat_map(|part| part.md5).collect();
-    format!("{}-{}", hex(&md5(&digests)), parts.len())
-}
-
 /// The object that completing makes; its body still to be composed from [`bodies`] (see [`crate::body`]).
 pub fn object(upload: &Upload, parts: &[&Part], etag: String, modified: WallTime) -> Object {
     let listed = parts.len() <= LISTED_PARTS;
@@ -203,10 +136,6 @@ pub fn object(upload: &Upload, parts: &[&Part], etag: String, modified: WallTime
 /// The chunk lists of the parts, one behind the other.
 pub fn bodies(parts: &[&Part]) -> Vec<ChunkRef> {
     parts.iter().flat_map(|part| part.chunks.iter().copied()).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

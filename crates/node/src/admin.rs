@@ -77,14 +77,10 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn invalid(message: impl Into<String>) -> ServiceError {
-    ServiceError::new(ErrorKind::InvalidArgument, message)
-}
-
 /// Makes sure that an access key with all rights and this secret exists; one that was disabled stays so.
 pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()> {
     // Also one that an older release made: what is empty keeps nobody out.
-    key.is_said().map_err(|weak| invalid(weak.to_string()))?;
+    key.is_said().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
     if let Some(known) = site.access_key(&key.id).await? {
         if known.status != model::KeyStatus::Active {
             // A site that would not start for it would take its data away with the key.
@@ -99,13 +95,13 @@ pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()>
         if secret == key.secret.as_bytes() {
             return Ok(());
         }
-        key.is_strong().map_err(|weak| invalid(weak.to_string()))?;
+        key.is_strong().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
         tracing::warn!(
             access_key = key.id,
             "the access key gets the secret that the server was started with"
         );
     }
-    key.is_strong().map_err(|weak| invalid(weak.to_string()))?;
+    key.is_strong().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
     make_key(site, key, FIRST_OWNER, "given at the start of the server", true).await.map(drop)
 }
 
@@ -264,13 +260,15 @@ const fn follow_name(follow: Follow) -> &'static str {
 fn owner(asked: Option<&str>) -> Outcome<&str> {
     let owner = asked.unwrap_or(FIRST_OWNER);
     let sound = !owner.is_empty() && owner.len() <= 64 && !owner.chars().any(char::is_control);
-    sound.then_some(owner).ok_or_else(|| invalid("an owner has 1 to 64 letters and no control characters"))
+    sound
+        .then_some(owner)
+        .ok_or_else(|| ServiceError::invalid("an owner has 1 to 64 letters and no control characters"))
 }
 
 /// How many copies a bucket may ask for.
 fn copies(wanted: u32) -> Outcome<u8> {
     let copies = u8::try_from(wanted).ok().filter(|copies| (1..=Copies::MOST).contains(copies));
-    copies.ok_or_else(|| invalid(format!("copies are 1 to {}, not {wanted}", Copies::MOST)))
+    copies.ok_or_else(|| ServiceError::invalid(format!("copies are 1 to {}, not {wanted}", Copies::MOST)))
 }
 
 /// Says how many copies are wanted: alone the number asks nothing of areas.
@@ -280,7 +278,8 @@ fn set_copies(config: &mut BucketConfig, number: Option<u32>, text: Option<&str>
         (None, None) => {}
         (Some(number), None) => config.set_copies(number, &AreaWish::default()),
         (number, Some(text)) => {
-            let (all, wish) = AreaWish::parse(text).map_err(|error| invalid(error.to_string()))?;
+            let (all, wish) =
+                AreaWish::parse(text).map_err(|error| ServiceError::invalid(error.to_string()))?;
             config.set_copies(number.map_or(all, |number| number.max(all)), &wish);
         }
     }
@@ -301,7 +300,11 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
         config.versioning = match versioning.as_str() {
             "enabled" => Versioning::Enabled,
             "suspended" => Versioning::Suspended,
-            other => return Err(invalid(format!("versioning is enabled or suspended, not {other}"))),
+            other => {
+                return Err(ServiceError::invalid(format!(
+                    "versioning is enabled or suspended, not {other}"
+                )));
+            }
         };
     }
     if let Some(scope) = &patch.ack_scope {
@@ -312,13 +315,13 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
         None => {}
         Some("" | "all") => config.set_lives_in(""),
         Some(area) if model::is_area_name(area) => config.set_lives_in(area),
-        Some(other) => return Err(invalid(format!("`{other}` is no name of an area"))),
+        Some(other) => return Err(ServiceError::invalid(format!("`{other}` is no name of an area"))),
     }
     config.miss = match patch.miss.as_deref() {
         None => config.miss,
         Some("ask") => Miss::Ask,
         Some("local") => Miss::Local,
-        Some(other) => return Err(invalid(format!("miss is ask or local, not {other}"))),
+        Some(other) => return Err(ServiceError::invalid(format!("miss is ask or local, not {other}"))),
     };
     if let Some(join) = &patch.join {
         config.set_joins(membership_admin::parse(join)?);
@@ -531,17 +534,17 @@ impl AdminService for Admin {
     }
 
     async fn invite(&self, request: InviteRequest) -> Outcome<Invite> {
-        check_site_name(&request.site).map_err(|error| invalid(error.to_string()))?;
+        check_site_name(&request.site).map_err(|error| ServiceError::invalid(error.to_string()))?;
         let taken = self.site.peers.roster.all().into_values().any(|known| known.name == request.site);
         if taken {
-            return Err(invalid(format!(
+            return Err(ServiceError::invalid(format!(
                 "there is a site named {} already; choose another name",
                 request.site
             )));
         }
         self.refuse_names_of(&request.site).await?;
         if let Some(reason) = self.site.peers.roster.full() {
-            return Err(invalid(reason));
+            return Err(ServiceError::invalid(reason));
         }
         if self.advertised.is_empty() {
             let message = "this site does not know where it can be dialled; set peer.advertise";
@@ -557,7 +560,7 @@ impl AdminService for Admin {
         let given = door.invites.invite(&door.trust, invited, self.advertised.clone(), life, now);
         let Given { token, took_back } = given.map_err(|error| match error {
             InviteError::NoAdmin => ServiceError::new(ErrorKind::AccessDenied, error.to_string()),
-            InviteError::Refused(reason) => invalid(reason),
+            InviteError::Refused(reason) => ServiceError::invalid(reason),
             other => ServiceError::new(ErrorKind::Internal, other.to_string()),
         })?;
         Ok(Invite { version: VERSION, expires_ms: token.expires.0, token: token.to_string(), took_back })
@@ -575,7 +578,9 @@ impl AdminService for Admin {
         let owner = owner(request.owner.as_deref())?;
         let name = request.name.as_deref().unwrap_or_default();
         if name.len() > 256 || name.chars().any(char::is_control) {
-            return Err(invalid("the name of a key has at most 256 letters and no control characters"));
+            return Err(ServiceError::invalid(
+                "the name of a key has at most 256 letters and no control characters",
+            ));
         }
         let document = make_key(&self.site, &key, owner, name, false).await?;
         Ok(KeyCreated { key: key_status(&key.id, &document, Vec::new()), secret: key.secret })
@@ -690,7 +695,7 @@ impl Admin {
             Ok(names.find(|bucket| model::reserved_for(bucket, |part| part == wanted).is_some()))
         };
         match self.site.read(read).await? {
-            Some(bucket) => Err(invalid(format!(
+            Some(bucket) => Err(ServiceError::invalid(format!(
                 "the bucket {bucket} is named as if it were the site's own; choose another name than {name}"
             ))),
             None => Ok(()),
@@ -713,10 +718,10 @@ impl Admin {
             None => None,
         };
         if lost == Some(self.site.id) {
-            return Err(invalid("this site is not destroyed: it answers you"));
+            return Err(ServiceError::invalid("this site is not destroyed: it answers you"));
         }
         if let Some(name) = lost.filter(|lost| self.site.linked(*lost)).and(request.destroyed.as_deref()) {
-            return Err(invalid(format!(
+            return Err(ServiceError::invalid(format!(
                 "{name} is not destroyed: it answers. Without --destroyed it hands the home over by itself; if it is to belong no \
                  more: `skerry site expel {name}`, and then this again"
             )));

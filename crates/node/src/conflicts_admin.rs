@@ -8,25 +8,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, WallTime};
-use skerry_gateway::service::{
-    Conflict, ConflictDetail, ErrorKind, NameConflict, Outcome, ServiceError, VERSION,
-};
+use skerry_gateway::service::{Conflict, ConflictDetail, NameConflict, Outcome, ServiceError, VERSION};
 use skerry_model::{Entry, Record, bucket as model, space, write};
 
 use crate::paths::bucket::Bucket;
 use crate::paths::{conflicts, shape};
 use crate::site::{Site, entry, unreadable};
 
-fn invalid(message: impl Into<String>) -> ServiceError {
-    ServiceError::new(ErrorKind::InvalidArgument, message)
-}
-
 /// Conflicts, where the next page begins, and which losers were listed.
 pub(crate) type Page = (Vec<Conflict>, Option<String>, Vec<(BucketId, Dot)>);
 
 /// Reads where a page begins.
 pub(crate) fn parse_after(after: &str) -> Outcome<(BucketId, String)> {
-    let wrong = || invalid("`after` is not the `next` of a page");
+    let wrong = || ServiceError::invalid("`after` is not the `next` of a page");
     let (bucket, key) = after.split_once('/').ok_or_else(wrong)?;
     Ok((bucket.parse().map_err(|_| wrong())?, key.into()))
 }

@@ -239,10 +239,6 @@ pub(crate) fn stores(view: &dyn View, bucket: BucketId, key: &str) -> Outcome<bo
     Ok(rows.iter().any(|(below, row)| below.has(key) && !row.ends))
 }
 
-fn invalid(message: String) -> ServiceError {
-    ServiceError::new(ErrorKind::InvalidArgument, message)
-}
-
 /// Begins to follow a prefix, says where its writes go, or ends it.
 pub(crate) async fn act(site: &Arc<Site>, bucket: &Bucket, request: FollowRequest) -> Outcome<()> {
     let below = Below { bucket: bucket.id, prefix: request.prefix };
@@ -258,7 +254,7 @@ async fn begin(site: &Arc<Site>, bucket: &Bucket, below: Below, writes: Option<S
         None => None,
         Some("join") => Some(false),
         Some("through") => Some(true),
-        Some(other) => return Err(invalid(format!("writes is join or through, not {other}"))),
+        Some(other) => return Err(ServiceError::invalid(format!("writes is join or through, not {other}"))),
     };
     let _gate = site.following.gate.lock().await;
     refuse(site, bucket, &below)?;
@@ -287,12 +283,12 @@ fn refuse(site: &Site, bucket: &Bucket, below: &Below) -> Outcome<()> {
     site.duties.check(Act::Hold)?;
     if prefix.is_empty() || prefix.len() > skerry_base::limits::KEY_BYTES {
         let most = skerry_base::limits::KEY_BYTES;
-        return Err(invalid(format!(
+        return Err(ServiceError::invalid(format!(
             "a prefix has 1 to {most} bytes; for all keys: `skerry bucket join {name}`"
         )));
     }
     if site.is_member(bucket.id) {
-        return Err(invalid(format!(
+        return Err(ServiceError::invalid(format!(
             "{} is a member of {name} and has all of it; to follow a prefix only: `skerry bucket leave {name}` first",
             site.called()
         )));
@@ -304,24 +300,24 @@ fn refuse(site: &Site, bucket: &Bucket, below: &Below) -> Outcome<()> {
         return Err(ServiceError::new(ErrorKind::NotResident, message));
     }
     if site.nodes.are_several() {
-        return Err(invalid("prefixes are followed at sites of one node only".into()));
+        return Err(ServiceError::invalid("prefixes are followed at sites of one node only"));
     }
     let all = site.following.all();
     if all.get(below).is_some_and(|standing| standing.ends) {
-        return Err(invalid(format!(
+        return Err(ServiceError::invalid(format!(
             "what was below {prefix:?} is still being dropped; try again in a moment"
         )));
     }
     let of_bucket = all.keys().filter(|other| other.bucket == below.bucket && *other != below);
     let mut overlapping = of_bucket.filter(|other| other.has(prefix) || below.has(&other.prefix));
     if let Some(other) = overlapping.next() {
-        return Err(invalid(format!(
+        return Err(ServiceError::invalid(format!(
             "{prefix:?} and {0:?}, which is followed here, overlap; `skerry bucket leave {name} --prefix {0}` first",
             other.prefix
         )));
     }
     if !all.contains_key(below) && all.len() >= MOST {
-        return Err(invalid(format!("a site follows at most {MOST} prefixes")));
+        return Err(ServiceError::invalid(format!("a site follows at most {MOST} prefixes")));
     }
     Ok(())
 }
@@ -332,7 +328,10 @@ async fn end(site: &Arc<Site>, bucket: &Bucket, below: Below) -> Outcome<()> {
         Some(true) => return Ok(()),
         Some(false) => {}
         None => {
-            return Err(invalid(format!("{} below {:?} is not followed here", bucket.name, below.prefix)));
+            return Err(ServiceError::invalid(format!(
+                "{} below {:?} is not followed here",
+                bucket.name, below.prefix
+            )));
         }
     }
     if site.pins.any_below(bucket.id, &below.prefix) && !site.is_member(bucket.id) {

@@ -44,7 +44,7 @@ use pace::{News, Pace};
 const TURN: Duration = Duration::from_millis(500);
 /// How long another site may take to say what it has.
 const SAY: Duration = Duration::from_secs(5);
-/// How long writes here wait at most while the last records are handed over.
+/// How long handing the last records over may take; writes here wait for twice as long at most.
 const CLOSED: Duration = Duration::from_secs(5);
 /// Records that a member may lack for writes here to wait for it.
 const NEAR: u64 = 256;

@@ -25,10 +25,6 @@ use crate::trust::admission::federation_id;
 use crate::trust::{PublicKey, SiteStatement, seat, verify_site_document};
 use crate::welcome;
 
-fn invalid(message: impl Into<String>) -> ServiceError {
-    ServiceError::new(ErrorKind::InvalidArgument, message)
-}
-
 /// A site that belongs.
 async fn member(admin: &Admin, name: &str) -> Outcome<SiteStatus> {
     let known = one(admin, name).await?;
@@ -44,7 +40,7 @@ async fn member(admin: &Admin, name: &str) -> Outcome<SiteStatus> {
 /// Gives a site another name. Only where an admin key lies: its signature is what others believe.
 pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) -> Outcome<SiteStatus> {
     let new = request.name;
-    check_site_name(&new).map_err(|error| invalid(error.to_string()))?;
+    check_site_name(&new).map_err(|error| ServiceError::invalid(error.to_string()))?;
     let known = member(admin, name).await?;
     if known.name == new {
         return Ok(known);
@@ -58,13 +54,15 @@ pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) ->
     let site = &admin.site;
     let taken = site.peers.roster.all().into_iter().any(|(id, other)| id != about && other.name == new);
     if taken {
-        return Err(invalid(format!("there is a site named {new} already; choose another name")));
+        return Err(ServiceError::invalid(format!(
+            "there is a site named {new} already; choose another name"
+        )));
     }
     admin.refuse_names_of(&new).await?;
     let system = site.system;
     let read = move |view: &dyn View| model::site(view, system, about).map_err(unreadable);
-    let document = site.read(read).await?.ok_or_else(|| invalid("the site has no record"))?;
-    let node = document.nodes.first().ok_or_else(|| invalid("the site has no node"))?;
+    let document = site.read(read).await?.ok_or_else(|| ServiceError::invalid("the site has no record"))?;
+    let node = document.nodes.first().ok_or_else(|| ServiceError::invalid("the site has no node"))?;
     let root = &admin.door.trust.root;
     let statement = SiteStatement {
         federation: federation_id(root),
@@ -100,10 +98,10 @@ async fn declare(admin: &Admin, about: SiteId, document: SiteDocument) -> Outcom
 pub(crate) async fn set_address(admin: &Admin, name: &str, request: AddressRequest) -> Outcome<SiteStatus> {
     let addresses = request.addresses;
     if addresses.len() > ADDRESSES {
-        return Err(invalid(format!("at most {ADDRESSES} addresses")));
+        return Err(ServiceError::invalid(format!("at most {ADDRESSES} addresses")));
     }
     if let Some(wrong) = addresses.iter().find(|address| !is_dialable(address)) {
-        return Err(invalid(format!(
+        return Err(ServiceError::invalid(format!(
             "`{wrong}` is not `host:port` or `[v6 address]:port` that can be dialled"
         )));
     }
@@ -124,7 +122,7 @@ pub(crate) async fn set_address(admin: &Admin, name: &str, request: AddressReque
 pub(crate) async fn set_area(admin: &Admin, name: &str, request: AreaRequest) -> Outcome<SiteStatus> {
     let area = request.area;
     if !area.is_empty() && !model::is_area_name(&area) {
-        return Err(invalid(format!(
+        return Err(ServiceError::invalid(format!(
             "`{area}` is no name of an area: up to 32 of a-z, 0-9 and single hyphens between them, and none of each, all, \
              none, in"
         )));
@@ -146,13 +144,13 @@ pub(crate) async fn set_area(admin: &Admin, name: &str, request: AreaRequest) ->
 pub(crate) async fn expel(admin: &Admin, name: &str, _: ExpelRequest) -> Outcome<Expelled> {
     let known = member(admin, name).await?;
     if known.here {
-        return Err(invalid("this site cannot expel itself: say it at another one"));
+        return Err(ServiceError::invalid("this site cannot expel itself: say it at another one"));
     }
     let about = site_id(&known)?;
     let system = admin.site.system;
     let read = move |view: &dyn View| model::site(view, system, about).map_err(unreadable);
     let document = admin.site.read(read).await?;
-    let document = document.ok_or_else(|| invalid("the site has no record"))?;
+    let document = document.ok_or_else(|| ServiceError::invalid("the site has no record"))?;
     let exposed_keys = credential_keys::exposed_to(&admin.site, about).await?;
     declare(admin, about, SiteDocument { state: SiteState::Expelled, ..document }).await?;
     tracing::warn!(site = known.name, "a site was expelled");

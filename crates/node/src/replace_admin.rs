@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use skerry_base::SiteId;
 use skerry_base::kv::View;
-use skerry_gateway::service::{
-    ErrorKind, Outcome, RenameRequest, ReplaceRequest, ReplacedSite, ServiceError, VERSION,
-};
+use skerry_gateway::service::{Outcome, RenameRequest, ReplaceRequest, ReplacedSite, ServiceError, VERSION};
 use skerry_model::bucket::{self as model, ReplaceRefusal, SiteDocument, SiteState};
 
 use crate::admin::{Admin, WRITER};
@@ -25,10 +23,6 @@ use crate::workers::replaced_homes;
 
 /// How long a site that is said to be gone may take to answer all the same.
 const ANSWERS: Duration = Duration::from_secs(3);
-
-fn invalid(message: impl Into<String>) -> ServiceError {
-    ServiceError::new(ErrorKind::InvalidArgument, message)
-}
 
 /// The two sites that are meant.
 struct Meant {
@@ -49,11 +43,11 @@ pub(crate) async fn replace(admin: &Admin, name: &str, request: ReplaceRequest) 
             ReplaceRefusal::Space(error) => unreadable(error),
             ReplaceRefusal::By(before) => {
                 let by = names.get(&before).map_or_else(|| before.to_string(), |known| known.name.clone());
-                invalid(format!(
+                ServiceError::invalid(format!(
                     "its place was taken by {by} already; if {by} is gone as well: `skerry site replace {by} --by NEW`"
                 ))
             }
-            other => invalid(other.to_string()),
+            other => ServiceError::invalid(other.to_string()),
         };
         let documents = model::replace_site(view, system, (gone, by), me, wall).map_err(refuse)?;
         let said = !documents.is_empty();
@@ -148,7 +142,7 @@ async fn check(
         let has_more =
             site.peers.roster.all().iter().any(|(other, known)| known.place.site == *id && other != id);
         if seated || has_more {
-            return Err(invalid(format!(
+            return Err(ServiceError::invalid(format!(
                 "{} is a node of a site of several: another machine is given its seat by `skerry invite NAME --node-of \
                  SITE --seat N --replace`",
                 document.name
@@ -156,13 +150,13 @@ async fn check(
         }
     }
     if site.copies.losses().get(by).is_some_and(|loss| loss.is_lost) {
-        return Err(invalid(format!(
+        return Err(ServiceError::invalid(format!(
             "{0} is declared lost: `skerry site declare-found {0}` first, or name another site",
             of_by.name
         )));
     }
     if site.duties.of(*by).leaves() {
-        return Err(invalid(format!(
+        return Err(ServiceError::invalid(format!(
             "{0} is being emptied: `skerry site resume {0}` first, or name another site",
             of_by.name
         )));
@@ -171,7 +165,7 @@ async fn check(
         let size = Request::Size { bucket: site.system };
         let answer = tokio::time::timeout(ANSWERS, site.peers.call(*gone, &size)).await;
         if answer.is_ok_and(|answer| answer.is_ok()) {
-            return Err(invalid(format!(
+            return Err(ServiceError::invalid(format!(
                 "{0} is not gone: it answers. To switch it off without losing anything: `skerry site drain {0}`; if it \
                  is in wrong hands: `skerry site expel {0}`, then this",
                 of_gone.name

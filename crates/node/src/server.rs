@@ -122,6 +122,12 @@ pub enum StartError {
     /// The HTTP endpoint.
     #[error("{0}")]
     Http(String),
+    /// The system gives no more threads.
+    #[error("the system gives no thread ({0}): raise its limits (TasksMax of systemd, ulimit -u)")]
+    Thread(String),
+    /// What opens the store came to no end.
+    #[error("{0}; the log says more: start the site anew, and report it if it comes again")]
+    Task(String),
     /// Its seat among the nodes of its site.
     #[error(transparent)]
     Nodes(#[from] NodesError),
@@ -540,7 +546,7 @@ fn start_machine(
         drive::run(inbox, machine, clock, replicas, live);
     };
     let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
-    thread.map_err(|error| StartError::Http(format!("no thread: {error}")))
+    thread.map_err(|error| StartError::Thread(error.to_string()))
 }
 
 /// Before anything reads the store: what it says of others may rest on what the journal has lost.
@@ -619,7 +625,7 @@ async fn open_store(
             Ok((store, recovery))
         }
         Ok(Err(error)) => Err(storage(&data, error)),
-        Err(error) => Err(StartError::Http(error.to_string())),
+        Err(error) => Err(StartError::Task(error.to_string())),
     }
 }
 
@@ -627,7 +633,7 @@ pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_st
     let (storage, fitted) = (&config.storage, Fitted::to(rooms, Device::of(data)));
     let capacity = (storage.capacity.0 > 0).then_some(storage.capacity.0);
     // A disk that does not say its size keeps no copies unless told to.
-    let disk = RealDisk::total_bytes(data).unwrap_or(0).min(capacity.unwrap_or(u64::MAX));
+    let disk = disk_or_capacity(config, data).unwrap_or_default();
     let cache_bytes = storage.cache.of(disk, CACHE_PERCENT);
     let defaults = skerry_storage::Settings::default();
     let index = fitted.index_of(config);
@@ -653,14 +659,17 @@ pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_st
     }
 }
 
-/// What may be held for other sites; none if the disk does not say its size, and it is to be a part of it.
+/// The size of the disk, or what may be used of it if that is less; none where neither is known.
+fn disk_or_capacity(config: &Config, data: &Path) -> Option<u64> {
+    let capacity = Some(config.storage.capacity.0).filter(|bytes| *bytes > 0);
+    RealDisk::total_bytes(data).ok().into_iter().chain(capacity).min()
+}
+
+/// The cap on what is held for other sites; none: no cap, as no size is known of which it would be a part.
 fn others_cap(config: &Config, data: &Path) -> Option<u64> {
-    let storage = &config.storage;
-    let capacity = (storage.capacity.0 > 0).then_some(storage.capacity.0);
-    let disk = RealDisk::total_bytes(data).ok().into_iter().chain(capacity).min();
-    match storage.others {
+    match config.storage.others {
         Cap::Bytes(size) => Some(size.0),
-        cap => disk.map(|disk| cap.of(disk, OTHERS_PERCENT)),
+        cap => disk_or_capacity(config, data).map(|disk| cap.of(disk, OTHERS_PERCENT)),
     }
 }
 

@@ -73,7 +73,9 @@ pub(crate) fn refuse_several(name: &str, members: impl Iterator<Item = String>) 
     }
     ids.sort();
     let (several, ids) = (ids.len(), ids.join(", "));
-    Err(invalid(format!("{several} sites are named {name}: say which by its id, {ids}; then rename one")))
+    Err(ServiceError::invalid(format!(
+        "{several} sites are named {name}: say which by its id, {ids}; then rename one"
+    )))
 }
 
 /// The site of this name or id. Of several of one name the one that belongs.
@@ -191,7 +193,7 @@ fn why_homes_wait(admin: &Admin, said: &Said, gone: SiteId) -> String {
 
 /// Which site that is.
 pub(crate) fn site_id(known: &SiteStatus) -> Outcome<SiteId> {
-    known.site.parse().map_err(|_| invalid("the site has no id"))
+    known.site.parse().map_err(|_| ServiceError::invalid("the site has no id"))
 }
 
 /// What a site is there for, in a word.
@@ -219,10 +221,10 @@ pub(crate) async fn set_duty(admin: &Admin, name: &str, request: DutyRequest) ->
         "serve" => Duty::Serve,
         "freeze" => Duty::Freeze,
         "drain" => Duty::Drain,
-        other => return Err(invalid(format!("a duty is serve, freeze or drain, not {other}"))),
+        other => return Err(ServiceError::invalid(format!("a duty is serve, freeze or drain, not {other}"))),
     };
     if request.abandon_uploads && duty != Duty::Drain {
-        return Err(invalid("abandon_uploads goes with drain"));
+        return Err(ServiceError::invalid("abandon_uploads goes with drain"));
     }
     let known = one(admin, name).await?;
     if known.state != "member" {
@@ -252,8 +254,4 @@ pub(crate) async fn set_duty(admin: &Admin, name: &str, request: DutyRequest) ->
         roster_watch::refresh(site, admin.door.trust.root).await?;
     }
     one(admin, name).await
-}
-
-fn invalid(message: impl Into<String>) -> ServiceError {
-    ServiceError::new(ErrorKind::InvalidArgument, message)
 }

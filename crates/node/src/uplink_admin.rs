@@ -9,7 +9,7 @@ use bytes::Bytes;
 use skerry_base::{WallTime, codec};
 use skerry_federation::budget::{Class, Period, Plan, Verdict};
 use skerry_gateway::service::{
-    ErrorKind, Outcome, ServiceError, UplinkBudget, UplinkClass, UplinkRequest, UplinkState, VERSION,
+    Outcome, ServiceError, UplinkBudget, UplinkClass, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::Entry;
 
@@ -17,15 +17,15 @@ use crate::own_site;
 use crate::peers::uplink::{ACCOUNT, PLAN, name};
 use crate::site::{Site, entry};
 
-fn invalid(message: impl Into<String>) -> ServiceError {
-    ServiceError::new(ErrorKind::InvalidArgument, message)
-}
-
 fn plan(budget: &UplinkBudget) -> Outcome<Plan> {
     let period = match budget.period.as_str() {
         "month" => Period::Month,
         "day" => Period::Day,
-        other => return Err(invalid(format!("the period of a budget is month or day, not {other}"))),
+        other => {
+            return Err(ServiceError::invalid(format!(
+                "the period of a budget is month or day, not {other}"
+            )));
+        }
     };
     let plan = Plan {
         bytes: budget.bytes,
@@ -34,7 +34,7 @@ fn plan(budget: &UplinkBudget) -> Outcome<Plan> {
         hours: budget.hours,
         zone_minutes: budget.zone_minutes,
     };
-    plan.check().map_err(|error| invalid(error.to_string()))?;
+    plan.check().map_err(|error| ServiceError::invalid(error.to_string()))?;
     Ok(plan)
 }
 

@@ -30,6 +30,6 @@ pub use error::{CommitError, ReadError, StorageError};
 pub use settings::{Engine, Progress, Settings, Stage, Watch};
 pub use store::{
     Bounds, CacheStats, Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry,
-    IndexState, Level, OpenChunk, PIECE_BLOCKS, Pin, Propose, Recovery, ScrubState, ScrubStep, SmallBody,
-    Stands, Step, Store, StoreView, Strange, SyncStats, TornTail, Usage,
+    IndexState, Level, OpenChunk, PIECE_BLOCKS, Pin, Recovery, ScrubState, ScrubStep, SmallBody, Stands,
+    Step, Store, StoreView, Strange, SyncStats, TornTail, Usage,
 };

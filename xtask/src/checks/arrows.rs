@@ -9,7 +9,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("lab", &["bench", "scenario", "gateway", "base"]),
     ("bench", &["gateway", "scenario", "base"]),
     ("node", &["gateway", "federation", "storage", "model", "base"]),
-    ("gateway", &["model", "base"]),
+    ("gateway", &["base"]),
     ("federation", &["base"]),
     ("storage", &["base"]),
     ("model", &["base"]),

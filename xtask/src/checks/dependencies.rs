@@ -1,5 +1,5 @@
-//! What the tree of dependencies may hold: `deny.toml` carried out on what cargo resolved, and a reason for
-//! every line of the root manifest.
+//! What the tree of dependencies may hold: `deny.toml` carried out on what cargo resolved, a reason for every line of the root
+//! manifest, and a use for every line of a member's.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use super::Findings;
 use crate::metadata::{self, Package};
 use crate::run;
+use crate::source::{self, Source};
 
 pub(crate) fn check() -> Findings {
     let root = run::root();
@@ -21,6 +22,7 @@ pub(crate) fn check() -> Findings {
     findings.extend(features(&rules, &packages));
     findings.extend(licenses(&rules, &packages));
     findings.extend(inherited(&packages)?);
+    findings.extend(unused(&packages, &source::all()?));
     Ok(findings)
 }
 
@@ -56,6 +58,30 @@ fn inherited(packages: &[Package]) -> Findings {
         }
     }
     Ok(findings)
+}
+
+/// Members name in their code what they depend on.
+fn unused(packages: &[Package], sources: &[Source]) -> Vec<String> {
+    let root = run::root();
+    let mut findings = Vec::new();
+    for package in packages.iter().filter(|package| package.member) {
+        let is_own = |source: &&Source| {
+            package.manifest.parent().is_some_and(|folder| root.join(&source.path).starts_with(folder))
+        };
+        let own: Vec<&Source> = sources.iter().filter(is_own).collect();
+        for dependency in &package.dependencies {
+            let names = [dependency.name.replace('-', "_"), dependency.name.replace('-', "")];
+            let is_named = |source: &&Source| names.iter().any(|name| source.code.contains(name.as_str()));
+            if !own.iter().any(is_named) {
+                findings.push(format!(
+                    "{}: no file of it names {}",
+                    package.manifest.display(),
+                    dependency.name
+                ));
+            }
+        }
+    }
+    findings
 }
 
 fn banned(rules: &Table, packages: &[Package]) -> Vec<String> {

@@ -24,7 +24,7 @@ pub(crate) struct Pin {
     /// The bucket
     name: String,
     /// Keys that begin so; all by default
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
     #[command(flatten)]
     place: Place,

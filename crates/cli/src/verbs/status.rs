@@ -204,7 +204,8 @@ fn undecided(storage: &StorageStatus) -> String {
     };
     format!(
         "of {writes} conditional writes the answer of the bucket's home was lost, and their bodies ({bytes}) are kept until it is \
-         known what it decided{waits}: some ten minutes after it is linked; one that is gone for good: `skerry site declare-lost`"
+         known what it decided{waits}: some ten minutes after it is linked; one that never comes back: `skerry site expel SITE` (one that is only declared lost may \
+         come back with what it decided)"
     )
 }
 

@@ -33,8 +33,6 @@ pub struct Distance {
     pub rtt: Duration,
     /// Where it comes from.
     pub source: Source,
-    /// 0 is a guess, 1 is certain.
-    pub confidence: f32,
 }
 
 #[derive(Debug, Default)]
@@ -135,20 +133,16 @@ impl Distances {
     /// The best guess now.
     pub fn to(&self, site: SiteId) -> Distance {
         if site == self.me {
-            return Distance { rtt: Duration::ZERO, source: Source::Measured, confidence: 1.0 };
+            return Distance { rtt: Duration::ZERO, source: Source::Measured };
         }
         let known = self.known.get(&site);
         if let Some((known, median)) = known.and_then(|known| Some((known, known.median()?))) {
             let rtt = known.theirs.map_or(median, |theirs| (median + theirs) / 2);
-            return Distance { rtt, source: Source::Measured, confidence: 1.0 };
+            return Distance { rtt, source: Source::Measured };
         }
         match known.and_then(|known| known.coordinate.as_ref()) {
-            Some(other) => Distance {
-                rtt: self.own.distance(other),
-                source: Source::Estimated,
-                confidence: self.own.confidence() * other.confidence(),
-            },
-            None => Distance { rtt: limits::UNKNOWN, source: Source::Assumed, confidence: 0.0 },
+            Some(other) => Distance { rtt: self.own.distance(other), source: Source::Estimated },
+            None => Distance { rtt: limits::UNKNOWN, source: Source::Assumed },
         }
     }
 

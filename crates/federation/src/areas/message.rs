@@ -1,4 +1,5 @@
-//! What sites say to each other about who holds what. Shapes only: the wire comes with the wiring.
+//! What sites say to each other about who holds what. Shapes only, for the proof in the simulator: what goes over
+//! wires is [`crate::location`]'s.
 //!
 //! Every message fits one datagram; none needs a session.
 

@@ -221,8 +221,6 @@ impl Front {
         *operation = row.operation.name();
         let context = RequestContext {
             principal,
-            request_id: request_id.into(),
-            operation: row.operation.name(),
             read: read_mode(&parts.headers)?,
             scope: headers::text(&parts.headers, "x-skerry-scope")?,
         };

@@ -26,10 +26,6 @@ pub enum ReadMode {
 pub struct RequestContext {
     /// Who asks.
     pub principal: Principal,
-    /// The id that the answer, the error document and the log carry.
-    pub request_id: String,
-    /// The S3 operation, such as `PutObject`.
-    pub operation: &'static str,
     /// How far a read may lag.
     pub read: ReadMode,
     /// `x-skerry-scope` of the request: the acknowledgement scope asked for, unparsed.

@@ -136,8 +136,6 @@ kinds! {
     InvalidStorageClass = 400 "InvalidStorageClass";
     /// A condition does not hold.
     PreconditionFailed = 412 "PreconditionFailed";
-    /// A conditional request lost against one that was decided at the same time; may be repeated.
-    ConditionalConflict = 409 "ConditionalRequestConflict";
     /// The write is kept but did not reach the acknowledgement scope that was asked for.
     ScopeNotReached = 409 "ScopeNotReached";
     /// A condition can only be decided at the bucket's home, which cannot be reached.
@@ -191,6 +189,11 @@ impl ServiceError {
     /// A refusal; the message says what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), headers: Vec::new(), reason: None }
+    }
+
+    /// What was asked for cannot be asked for: says what can.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
     }
 
     /// A bound has no more: come back a little later.

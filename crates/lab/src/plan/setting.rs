@@ -18,7 +18,7 @@ pub struct Setting {
     pub topology: Option<String>,
     /// A workload file, for the operations `fill` and `workload`.
     pub workload: Option<String>,
-    /// Server hosts at each site, which the clients there ask at random; one if not set.
+    /// Server hosts at each site, of which a client asks one by the hash of worker, operation and key; one if not set.
     pub nodes: Option<u64>,
     /// Between hosts of a site.
     pub lan_rtt_ms: Option<f64>,

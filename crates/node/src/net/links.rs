@@ -47,6 +47,7 @@ impl Links {
     }
 
     /// Takes down whatever link to this node stands.
+    #[cfg(test)]
     pub(super) fn down_any(&self, node: NodeId) {
         self.0.send_if_modified(|standing| standing.remove(&node).is_some());
     }

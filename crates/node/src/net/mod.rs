@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::trust::PublicKey;
 
 pub mod frame;
+#[cfg(test)]
 pub mod memory;
 pub mod tcp;
 
@@ -24,6 +25,7 @@ mod backlog;
 mod link;
 mod links;
 mod mux;
+#[cfg(test)]
 mod narrow;
 mod pace;
 mod sever;

@@ -43,11 +43,14 @@ pub(crate) fn copy<'a>(
             let message = "the source has more than 5 GiB; copy it in parts";
             return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
         }
-        let (body, mut copied) =
-            match by_reference(site, &bucket, &wanted, &record, object, request.checksum.is_some()).await? {
-                Some(body) => (body, object.clone()),
-                None => through(site, &bucket, &wanted, &record, object, request.checksum).await?,
-            };
+        let same = match request.checksum {
+            None => by_reference(site, &bucket, &wanted.bucket, &record, object).await?,
+            Some(_) => None,
+        };
+        let (body, mut copied) = match same {
+            Some(body) => (body, object.clone()),
+            None => through(site, &bucket, &wanted.bucket, &record, object, request.checksum).await?,
+        };
         copied.chunks = body.chunks.clone();
         copied.modified = site.clock.wall();
         match request.metadata {
@@ -95,12 +98,11 @@ pub(crate) async fn source(
 async fn by_reference(
     site: &Site,
     bucket: &Bucket,
-    wanted: &Wanted,
+    from: &Bucket,
     record: &Record,
     object: &Object,
-    new_checksum: bool,
 ) -> Outcome<Option<Body>> {
-    if new_checksum || bucket.id != wanted.bucket.id || record.site != site.id {
+    if bucket.id != from.id || record.site != site.id {
         return Ok(None);
     }
     let (store, id, object) = (site.store.clone(), bucket.id, object.clone());
@@ -120,10 +122,9 @@ pub(crate) async fn again(
     record: &Record,
     object: &Object,
 ) -> Outcome<(Body, Object)> {
-    let wanted = Wanted { bucket: bucket.clone(), key: record.key.clone(), version: None };
-    let (body, mut copied) = match by_reference(site, bucket, &wanted, record, object, false).await? {
+    let (body, mut copied) = match by_reference(site, bucket, bucket, record, object).await? {
         Some(body) => (body, object.clone()),
-        None => through(site, bucket, &wanted, record, object, None).await?,
+        None => through(site, bucket, bucket, record, object, None).await?,
     };
     copied.chunks.clone_from(&body.chunks);
     copied.modified = site.clock.wall();
@@ -135,12 +136,12 @@ pub(crate) async fn again(
 async fn through(
     site: &Arc<Site>,
     bucket: &Bucket,
-    wanted: &Wanted,
+    from: &Bucket,
     record: &Record,
     object: &Object,
     checksum: Option<ChecksumKind>,
 ) -> Outcome<(Body, Object)> {
-    let chunks = Chunks::new(site, &wanted.bucket, record.site);
+    let chunks = Chunks::new(site, from, record.site);
     let stream = chunks.stream(object.chunks.clone(), 0..object.size);
     let mut upload = UploadBody::new(stream, Expected { length: Some(object.size), ..Expected::default() });
     if let Some(kind) = checksum {

@@ -453,7 +453,7 @@ async fn say(site: &Arc<Site>, bucket: BucketId, other: SiteId) -> Word {
     // Only who is gone: one that is declared lost may come back with what it has decided.
     let is_gone = || site.copies.losses().get(&other).is_some_and(|loss| loss.is_gone);
     if !site.linked(other) && (site.peers.roster.node(other).is_none() || is_gone()) {
-        return Word::Lost;
+        return Word::Gone;
     }
     let request = Request::Size { bucket };
     match tokio::time::timeout(SAY, site.peers.call(other, &request)).await {

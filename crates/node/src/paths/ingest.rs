@@ -262,8 +262,7 @@ impl<'a> Intake<'a> {
             let number = sum.push(bytes.clone());
             Summing { work: sum.work(), number, room: self.incoming.clone(), is_last }
         });
-        let ended = |_| ServiceError::new(ErrorKind::Internal, "the site is ending");
-        let may_write = self.writing.clone().acquire_owned().await.map_err(ended)?;
+        let may_write = self.writing.clone().acquire_owned().await.map_err(|_| refusal::stopping())?;
         self.writes.push_back(tokio::task::spawn_blocking(move || {
             let written = write_chunk(&store, domain, bytes, md5)?;
             drop(may_write);

@@ -1,4 +1,5 @@
-//! The paths of a request: one file per S3 action, over the store, the federation machine and other sites.
+//! The paths of a request: a file for each S3 action, and for what they share, over the store, the federation machine and other
+//! sites.
 //!
 //! Why here: the gateway knows no disk and no site, the store no bucket; here they meet. Invariants: at a
 //! whole member nothing of a plain read, write, list or bucket creation waits for another site, nor of a delete of what is here.

@@ -40,8 +40,6 @@ pub(super) fn key() -> AccessKey {
 pub(super) fn context() -> RequestContext {
     RequestContext {
         principal: Principal { access_key: key().id, owner: "owner".into() },
-        request_id: "test".into(),
-        operation: "Test",
         read: ReadMode::Local,
         scope: None,
     }

@@ -1,4 +1,4 @@
-//! The certificate authority that `skerry init` makes for the S3 endpoint: a root for clients to trust and a
+//! The certificate authority that `skerry init` and `skerry join --tls` make for the S3 endpoint: a root for clients to trust and a
 //! certificate for the endpoint's names. Nothing to do with the links between sites, which use no certificates.
 
 use std::path::Path;

@@ -8,21 +8,6 @@ use super::{ScrubStep, Store};
 use crate::StorageError;
 use crate::settings::{Progress, Stage};
 
-/// All tables, the store's own first.
-const TABLES: [Table; 12] = [
-    Table::Storage,
-    Table::Chunks,
-    Table::Current,
-    Table::Heads,
-    Table::Versions,
-    Table::Dots,
-    Table::Vectors,
-    Table::Uploads,
-    Table::Parts,
-    Table::Conflicts,
-    Table::Local,
-    Table::Sums,
-];
 /// Bytes between two reports of progress.
 const REPORT: u64 = 4 << 20;
 
@@ -55,8 +40,9 @@ impl Store {
     }
 
     fn read_index(&self) -> Result<(), StorageError> {
-        let total = TABLES.len() as u64;
-        for (done, table) in TABLES.into_iter().enumerate() {
+        let tables = Table::OWN.into_iter().chain(Table::REDUCED);
+        let total = (Table::OWN.len() + Table::REDUCED.len()) as u64;
+        for (done, table) in tables.enumerate() {
             self.settings.tell(Progress { stage: Stage::Index, done: done as u64, total });
             self.view()
                 .scan(table, Bound::Unbounded, Bound::Unbounded, &mut |_, _| ControlFlow::Continue(()))?;

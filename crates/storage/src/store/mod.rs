@@ -63,7 +63,7 @@ pub use report::{
     TornTail, Usage,
 };
 pub use scrub::{DamagedChunk, DamagedSegment, ScrubState, ScrubStep};
-pub use words::{Class, Entry, Propose, SmallBody, Stands, Step};
+pub use words::{Class, Entry, SmallBody, Stands, Step};
 
 /// What only one thread at a time may touch: who carries out a group.
 struct Core {
@@ -248,7 +248,6 @@ impl Store {
             full: self.space.is_full() || !self.has_room_for(0),
             poisoned: self.poison.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             journal_syncs: self.journal_meter.stats(),
-            payload_syncs: self.payload_meter.stats(),
             sync_waits: self.journal_meter.waits(&*self.disk).max(self.payload_meter.waits(&*self.disk)),
             lsn: self.lsn(),
             lazy: self.settings.lazy,

@@ -31,19 +31,6 @@ use crate::journal::segment::{HEADER, SegmentHeader};
 use crate::journal::{FOLDER, Position, file_name, numbers};
 use crate::{ReadError, StorageError};
 
-/// The reducer's tables.
-const TABLES: [Table; 10] = [
-    Table::Current,
-    Table::Heads,
-    Table::Versions,
-    Table::Dots,
-    Table::Vectors,
-    Table::Uploads,
-    Table::Parts,
-    Table::Conflicts,
-    Table::Local,
-    Table::Sums,
-];
 /// A new base is worth it when the heads are so many times the last one.
 const GROWTH: u64 = 2;
 /// It may take this part of what the disk has left when there is no room for writes.
@@ -118,7 +105,7 @@ pub(super) fn reads_whole(disk: &dyn Disk, salt: &[u8; 16]) -> Result<(), Storag
 
 /// The table of a stored number.
 pub(super) fn table_of(number: u8) -> Option<Table> {
-    TABLES.into_iter().find(|table| *table as u8 == number)
+    Table::REDUCED.into_iter().find(|table| *table as u8 == number)
 }
 
 impl Store {
@@ -301,7 +288,7 @@ impl Store {
         let mut writer = Writer::begin(&*self.disk, &self.salt, position, !notes.is_empty())?;
         notes.iter().try_for_each(|note| writer.put(note))?;
         let (mut listed, chunks) = (Listed::over(rows.pop()), rows.pop());
-        for (table, rows) in TABLES.into_iter().zip(rows) {
+        for (table, rows) in Table::REDUCED.into_iter().zip(rows) {
             for row in rows {
                 let (key, value) = row?;
                 writer.put(&Item::Row { table: table as u8, key, value })?;
@@ -410,7 +397,7 @@ impl Store {
 
 /// What a base says, in this order: the tables, the chunks, and beside those what trees list.
 fn parts() -> Vec<Part> {
-    let tables = TABLES.into_iter().chain([Table::Chunks]).map(|table| Part(table, &[]));
+    let tables = Table::REDUCED.into_iter().chain([Table::Chunks]).map(|table| Part(table, &[]));
     tables.chain([Part(Table::Storage, LISTED)]).collect()
 }
 

@@ -136,8 +136,6 @@ pub struct Usage {
     pub poisoned: Option<String>,
     /// Journal syncs.
     pub journal_syncs: SyncStats,
-    /// Payload syncs.
-    pub payload_syncs: SyncStats,
     /// Seconds for which a sync has not come back that is under way: a disk that hangs answers nothing and fails nothing.
     pub sync_waits: f64,
     /// Last journal position that is durable and applied.

@@ -1,12 +1,7 @@
 //! What is handed to a store: entries, small bodies, classes.
 
 use bytes::Bytes;
-use skerry_base::kv::View;
 use skerry_base::{BucketId, ChunkId};
-
-/// What decides a commit: reads the index as it will be when its turn comes, answers a result and what to
-/// write. No entries: nothing is written, but `done` still waits for what it has seen to be durable.
-pub type Propose<T, E> = Box<dyn FnOnce(&dyn View) -> Result<(T, Vec<Entry>), E> + Send>;
 
 /// A part of a long proposal: what [`crate::Store::submit_steps`] asks for.
 #[derive(Debug, Default)]
