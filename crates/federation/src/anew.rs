@@ -91,6 +91,11 @@ impl Anew {
         }
     }
 
+    /// One more, of which so much had been covered: it turned out later that it is to be heard of.
+    pub fn begin(&mut self, bucket: BucketId, former: Vector) {
+        self.buckets.entry(bucket).or_insert_with(|| Of { former, ..Of::default() });
+    }
+
     /// It is whole, or followed no more.
     pub fn end(&mut self, bucket: BucketId) {
         self.buckets.remove(&bucket);

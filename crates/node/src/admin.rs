@@ -542,7 +542,7 @@ impl AdminService for Admin {
                 request.site
             )));
         }
-        self.refuse_names_of(&request.site).await?;
+        moves_admin::refuse_names_of(self, &request.site, None).await?;
         if let Some(reason) = self.site.peers.roster.full() {
             return Err(ServiceError::invalid(reason));
         }
@@ -683,22 +683,6 @@ impl Admin {
     fn name_site(&self, site: &mut String) {
         if let Ok(id) = site.parse() {
             *site = self.site.peers.roster.name(id);
-        }
-    }
-
-    /// A bucket named after a site is that site's alone: none of the name may be there before the site.
-    pub(crate) async fn refuse_names_of(&self, name: &str) -> Outcome<()> {
-        let (system, wanted) = (self.site.system, name.to_owned());
-        let read = move |view: &dyn View| {
-            let all = model::list_buckets(view, system, None).map_err(unreadable)?;
-            let mut names = all.into_iter().map(|found| found.claim.name);
-            Ok(names.find(|bucket| model::reserved_for(bucket, |part| part == wanted).is_some()))
-        };
-        match self.site.read(read).await? {
-            Some(bucket) => Err(ServiceError::invalid(format!(
-                "the bucket {bucket} is named as if it were the site's own; choose another name than {name}"
-            ))),
-            None => Ok(()),
         }
     }
 

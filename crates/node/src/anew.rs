@@ -1,7 +1,9 @@
-//! A start on a journal that lost entries: this site begins anew with all that it follows, and asks every other one what it has.
+//! A start on a journal that lost entries, or on a store that was emptied: this site begins anew with all that it follows, and asks
+//! every other one what it has.
 //!
 //! Before: [`begin`], before anything else reads the store. After: [`work`], which asks; `skerry_federation::anew` judges what
-//! was said, `skerry_model::space::anew` is what is taken back; [`unheard`] is about those who were not asked, and come back. In between the site is a member that is still joining, as one
+//! was said, `skerry_model::space::anew` is what is taken back; [`unheard`] is about those who were not asked, and come back,
+//! [`homes`] about buckets of which this site turns out to be the home. In between the site is a member that is still joining, as one
 //! that has just come to the bucket: the feeds bring what others have, and let go of what died meanwhile. It decides no condition,
 //! and says nothing of what it holds for others ([`Site::check_whole`]).
 //!
@@ -37,6 +39,7 @@ use crate::peers::message::{Request, Response};
 use crate::site::{Site, entry, unreadable};
 use crate::tasks::rest;
 
+mod homes;
 mod unheard;
 
 /// Between two looks.
@@ -108,8 +111,12 @@ pub(crate) struct Start {
     pub(crate) me: SiteId,
     /// Whether it is a node of a site of several.
     pub(crate) is_fellow: bool,
+    /// Whether it was started before, and its store has nothing of that.
+    pub(crate) is_emptied: bool,
     /// Records of sites that lie beside the store: it may have lost those that it knew.
     pub(crate) roster: Vec<Vec<u8>>,
+    /// What is known beside the journal of the view of its site: it may have lost that.
+    pub(crate) view: Option<Entry>,
 }
 
 impl Start {
@@ -131,12 +138,14 @@ impl Start {
 pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start) -> Outcome<()> {
     let view = store.view();
     let members = members(&view).map_err(unreadable)?;
-    if space::is_new_loss(&view, lost).map_err(unreadable)? {
-        drop(view);
-        return begin_with_all(store, lost, start, members).await;
-    }
+    let is_new_loss = space::is_new_loss(&view, lost).map_err(unreadable)?;
     let due = unheard::due(&view).map_err(unreadable)?;
     drop(view);
+    if is_new_loss || start.is_emptied {
+        begin_with_all(store, &start, members).await?;
+        // What begins with nothing counts its lives from the first.
+        return if is_new_loss { begun(store, lost, start.view).await } else { Ok(()) };
+    }
     if due.is_empty() {
         return Ok(());
     }
@@ -148,12 +157,7 @@ pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start)
     Ok(())
 }
 
-async fn begin_with_all(
-    store: &Arc<Store>,
-    lost: &[(u64, u64)],
-    start: Start,
-    members: BTreeSet<BucketId>,
-) -> Outcome<()> {
+async fn begin_with_all(store: &Arc<Store>, start: &Start, members: BTreeSet<BucketId>) -> Outcome<()> {
     let view = store.view();
     let sites: BTreeMap<SiteId, SiteDocument> =
         model::sites(&view, start.system).map_err(unreadable)?.into_iter().collect();
@@ -167,9 +171,11 @@ async fn begin_with_all(
     let vouched = space::vouched(&view).map_err(unreadable)?;
     drop(view);
     if is_alone {
-        tracing::error!(
-            "part of the journal is lost, and what it said is lost with it: there is no other site to ask"
-        );
+        if !start.is_emptied {
+            tracing::error!(
+                "part of the journal is lost, and what it said is lost with it: there is no other site to ask"
+            );
+        }
         let forgotten = followed.difference(&members).filter(|bucket| **bucket != start.system);
         let again: Vec<Entry> =
             forgotten.flat_map(|bucket| [membership(*bucket, true), swept(*bucket)]).collect();
@@ -177,22 +183,28 @@ async fn begin_with_all(
     } else {
         let members: BTreeSet<BucketId> = members.union(&followed).copied().collect();
         let all = members.iter().copied().chain(vouched).chain([start.system]).collect();
-        let begun = take_back(store, &start, &members, all).await?;
+        let begun = take_back(store, start, &members, all).await?;
         // Nobody else sends them: who has them is dialled by them.
         let system = start.system;
         commit(store, move |view| space::keep(view, system, forgotten)).await?;
         tracing::error!(
             buckets = begun,
-            "part of the journal is lost: this site takes what others have anew, and decides no conditions until all were asked"
+            "part of the journal is lost, or all of the store: this site takes what others have anew, and decides no conditions until \
+             all were asked"
         );
     }
+    Ok(())
+}
+
+/// That it was done, behind all of it.
+async fn begun(store: &Arc<Store>, lost: &[(u64, u64)], site_view: Option<Entry>) -> Outcome<()> {
     let lost = lost.to_vec();
     commit(store, move |view| {
         let life = view.get(Table::Local, LIFE)?;
         let life = life.and_then(|bytes| Some(u64::from_be_bytes(bytes.as_ref().try_into().ok()?)));
         let life = life.unwrap_or(0).saturating_add(LEAP).to_be_bytes();
         let life = Entry::Local { key: Bytes::from_static(LIFE), value: Some(Bytes::copy_from_slice(&life)) };
-        Ok(vec![life, space::begun_anew(view, &lost)?])
+        Ok(site_view.into_iter().chain([life, space::begun_anew(view, &lost)?]).collect())
     })
     .await
 }
@@ -277,7 +289,9 @@ impl Site {
             waits.into_iter().partition(|other| !self.linked(*other) || silent.contains(other));
         let names: Vec<String> = vain.iter().take(NAMED).map(|other| named(self, &silent, *other)).collect();
         let is_vain = taken.is_empty() && !names.is_empty();
-        is_vain.then(|| format!("this site lost part of its journal, and waits for {}", names.join(", ")))
+        is_vain.then(|| {
+            format!("this site lost part of its journal, or its store, and waits for {}", names.join(", "))
+        })
     }
 
     /// Refuses to decide, or to say for good, what rests on records of a bucket of which some were lost here and not all others
@@ -290,7 +304,7 @@ impl Site {
 
 /// Why nothing is decided here.
 pub(crate) fn lost_some() -> ServiceError {
-    let message = "this site lost part of its journal, and has not heard yet from all others what it had decided (`skerry status` \
+    let message = "this site lost part of its journal, or its store, and has not heard yet from all others what it had decided (`skerry status` \
         there says for whom it waits); write without the condition, or try again";
     ServiceError::new(ErrorKind::HomeUnreachable, message)
 }
@@ -429,6 +443,9 @@ async fn end(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
     let _gate = site.leaving.gate().await;
     let is_member = site.is_member(bucket) && bucket != site.system;
     let Some(passed_over) = unheard::pass_over(site, bucket) else { return Ok(()) };
+    if bucket == site.system {
+        homes::begin(site).await?;
+    }
     let propose = move |view: &dyn View| {
         let mut entries = space::whole_again(view, bucket).map_err(unreadable)?;
         entries.extend((is_member && !entries.is_empty()).then(|| membership(bucket, true)));
@@ -485,6 +502,6 @@ pub(crate) fn check_says(site: &Site, bucket: BucketId, asker: SiteId) -> Outcom
         return Ok(());
     }
     Err(refusal::unreachable(
-        "this site lost part of its journal and is still taking what others have of the bucket",
+        "this site lost part of its journal, or its store, and is still taking what others have of the bucket",
     ))
 }

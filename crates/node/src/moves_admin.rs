@@ -17,6 +17,7 @@ use skerry_model::bucket::{
 use crate::admin::{Admin, WRITER};
 use crate::config::is_dialable;
 use crate::credential_keys;
+use crate::own_site::ADMISSIONS;
 use crate::paths::bucket::Declared;
 use crate::roster_watch;
 use crate::site::unreadable;
@@ -58,7 +59,7 @@ pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) ->
             "there is a site named {new} already; choose another name"
         )));
     }
-    admin.refuse_names_of(&new).await?;
+    refuse_names_of(admin, &new, Some(about)).await?;
     let system = site.system;
     let read = move |view: &dyn View| model::site(view, system, about).map_err(unreadable);
     let document = site.read(read).await?.ok_or_else(|| ServiceError::invalid("the site has no record"))?;
@@ -74,11 +75,53 @@ pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) ->
     let mut admissions = vec![bytes::Bytes::from(key.admit(&statement).encode())];
     let (seats, before): (Vec<_>, Vec<_>) =
         document.admissions.iter().cloned().partition(|admission| seat::is_seat(admission));
-    admissions.extend(before.into_iter().take(1).chain(seats));
+    // The site itself keeps one for each name.
+    admissions.extend(before.into_iter().take(ADMISSIONS - 1).chain(seats));
     let renamed = SiteDocument { name: new.clone(), admissions, ..document };
     declare(admin, about, renamed).await?;
     tracing::warn!(site = known.name, new, "a site was renamed");
     one(admin, &known.site).await
+}
+
+/// A name that may be given to a site, or to `about`: none that a bucket bears as if it were the site's own, and none that another
+/// site bore.
+pub(crate) async fn refuse_names_of(admin: &Admin, name: &str, about: Option<SiteId>) -> Outcome<()> {
+    refuse_former_name(admin, name, about).await?;
+    let (system, wanted) = (admin.site.system, name.to_owned());
+    let read = move |view: &dyn View| {
+        let all = model::list_buckets(view, system, None).map_err(unreadable)?;
+        let mut names = all.into_iter().map(|found| found.claim.name);
+        Ok(names.find(|bucket| model::reserved_for(bucket, |part| part == wanted).is_some()))
+    };
+    match admin.site.read(read).await? {
+        Some(bucket) => Err(ServiceError::invalid(format!(
+            "the bucket {bucket} is named as if it were the site's own; choose another name than {name}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A site that was called so before may have made buckets of its own name of which nobody has heard: whoever is called so next
+/// would be taken for their home.
+async fn refuse_former_name(admin: &Admin, name: &str, about: Option<SiteId>) -> Outcome<()> {
+    let (system, root, wanted) = (admin.site.system, admin.door.trust.root, name.to_owned());
+    let read = move |view: &dyn View| {
+        let is_other = |id: &SiteId, known: &SiteDocument| {
+            Some(*id) != about && known.state == SiteState::Member && known.name != wanted
+        };
+        let was = |admission: &bytes::Bytes| {
+            verify_site_document(&root, admission).is_ok_and(|statement| statement.name == wanted)
+        };
+        let mut sites = model::sites(view, system).map_err(unreadable)?.into_iter();
+        let bearer = sites.find(|(id, known)| is_other(id, known) && known.admissions.iter().any(was));
+        Ok(bearer.map(|(_, known)| known.name))
+    };
+    match admin.site.read(read).await? {
+        Some(now) => Err(ServiceError::invalid(format!(
+            "{now} was called {name} before, and may have buckets of that name which nobody has heard of yet; choose another name"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// When an admission is said to be of: later than all that the document has, by whatever clock those were signed. The latest

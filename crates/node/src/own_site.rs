@@ -6,6 +6,7 @@
 //! writes it right again as soon as it hears. Invariants: written only if it says something else; a site that belongs no
 //! more says nothing of itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,8 +22,8 @@ use crate::paths::bucket::Declared;
 use crate::site::{Site, unreadable};
 use crate::trust::{SignedSeat, SiteStatement, SiteTrust, verify_site_document};
 
-/// Admissions that a document carries: the latest, and the one before it for sites that judge by that.
-const ADMISSIONS: usize = 2;
+/// Admissions that a document carries: the latest of each name that the site had, the last ones. Nobody else gets these names.
+pub(crate) const ADMISSIONS: usize = 8;
 
 /// What a site knows of itself from its own files.
 #[derive(Debug, Clone)]
@@ -72,6 +73,8 @@ impl OwnSite {
         // What another site wrote of this one, such as a rename, may leave the seat out: this node's own file knows it.
         let seat = self.seat.clone();
         let mut admissions = self.admissions(view, system)?;
+        let mut names = BTreeSet::new();
+        admissions.retain(|(said, _)| names.insert(said.name.clone()));
         admissions.truncate(ADMISSIONS);
         let name =
             admissions.first().map_or_else(|| self.statement.name.clone(), |(said, _)| said.name.clone());

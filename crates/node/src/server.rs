@@ -273,6 +273,7 @@ impl Core {
             life: remembered.life,
             is_unstarted: SiteTrust::is_unstarted(&directory),
             store: &store,
+            place: &directory,
         };
         let (nodes, view) = nodes::start(seat).await.map_err(NodesError)?;
         let mut site =
@@ -563,7 +564,14 @@ async fn begin_anew(
         tracing::warn!(%error, "the roster beside the store does not read");
         Vec::new()
     });
-    let start = anew::Start { system, me, is_fellow, roster };
+    let is_emptied =
+        recovery.index == IndexState::New && !SiteTrust::is_unstarted(Path::new(&config.node.dir));
+    let view = match is_fellow {
+        true => nodes::remembered(Path::new(&config.node.dir), config.site.seats, &store.view())
+            .map_err(|error| NodesError(error.into()))?,
+        false => None,
+    };
+    let start = anew::Start { system, me, is_fellow, is_emptied, roster, view };
     Ok(anew::begin(store, &recovery.lost, start).await?)
 }
 

@@ -299,7 +299,7 @@ fn note_anew(report: &StatusReport) {
         false => format!("waits for {}{more}", anew.waits.join(", ")),
     };
     output::note(&format!(
-        "{}: lost part of its journal, and has not yet all that others have {what}; {waits}; a site that is gone for good: \
+        "{}: lost part of its journal, or its store, and has not yet all that others have {what}; {waits}; a site that is gone for good: \
          `skerry site declare-lost`",
         report.site_name
     ));

@@ -226,9 +226,7 @@ impl Known {
         if !within.reads {
             return Turn::Unready;
         }
-        // Who is said to be gone and is not has no word of its own that would spare it to wait.
-        let is_spared = self.left.is_some() && home.site != within.me;
-        if !self.is_ready && !is_spared {
+        if !self.is_ready && self.spares(within.me).is_none() {
             return Turn::Behind;
         }
         match self.tenure() {
@@ -249,6 +247,14 @@ impl Known {
             Turn::Decide(_) => Turn::Pass(self.proposed(within, to)),
             other => other,
         }
+    }
+
+    /// The home that is gone for good, where that spares this node to wait for what the home knew and is not here. What others have
+    /// of it is to be heard first: it may have been theirs before. Who is said to be gone and is not has no word of its own that
+    /// would spare it.
+    pub fn spares(&self, me: SiteId) -> Option<SiteId> {
+        let is_spared = self.left.is_some() && !self.is_ready && self.home.site != me;
+        is_spared.then_some(self.home.site)
     }
 
     fn opened(&self, within: &Within) -> TenureDocument {

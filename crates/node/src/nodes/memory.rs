@@ -58,7 +58,7 @@ impl ViewFile {
         Self { seats, memory: memory.map(Durable::encode), is_former: false }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         if bytes.first() != Some(&FormerFile::VERSION) {
             return codec::decode(bytes);
         }
@@ -75,8 +75,12 @@ impl ViewFile {
     /// As the store takes it. It frees nothing, but a full disk must not end a site's view: the entry replaces another of
     /// its size. Where the index cannot be flushed for so long that deletes are refused, it is as well.
     pub(super) fn entry(&self) -> skerry_storage::Entry {
+        entry(&self.as_entry()).freeing()
+    }
+
+    pub(super) fn as_entry(&self) -> Entry {
         let value = Some(Bytes::from(codec::encode(self)));
-        entry(&Entry::Local { key: Bytes::from_static(VIEW), value }).freeing()
+        Entry::Local { key: Bytes::from_static(VIEW), value }
     }
 }
 

@@ -26,6 +26,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 mod aside;
 pub(crate) mod ask;
+mod beside;
 mod bodies;
 mod catch_up;
 mod gaps;
@@ -45,6 +46,7 @@ mod word;
 mod writes;
 
 pub(crate) use aside::Aside;
+pub(crate) use beside::remembered;
 pub(crate) use holding::Fence;
 pub(crate) use invite::offer;
 pub(crate) use leases::{heads, page};
@@ -54,6 +56,9 @@ pub(crate) use run::{Start, Unready, run, start};
 pub(crate) use talk::{hear, hold_ahead};
 pub(crate) use word::is_word;
 pub(crate) use writes::{Load, Unsettled, settle};
+
+#[cfg(test)]
+use skerry_federation::site_view::Ballot;
 
 use lately::Lately;
 use met::Met;
@@ -212,6 +217,16 @@ impl Nodes {
             turned.wait_for(|now| now.is_some_and(|now| now >= epoch)).await.ok();
         };
         tokio::time::timeout(within, comes).await.ok();
+    }
+
+    /// What is durable of the view that was accepted last, as it lies in the journal.
+    #[cfg(test)]
+    pub(crate) fn accepted(&self) -> Option<Vec<u8>> {
+        let memory = (*lock(&self.memory))?;
+        let (whole, changed) = (memory.encode(), Durable { promised: Ballot::default(), ..memory }.encode());
+        let same =
+            whole.iter().rev().zip(changed.iter().rev()).take_while(|(one, other)| one == other).count();
+        Some(whole[whole.len() - same.min(20)..].to_vec())
     }
 
     /// Whether this node is in an epoch.

@@ -5,6 +5,7 @@
 //! not be stored is never followed by what depended on it.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +14,7 @@ use skerry_federation::site_view::{Durable, Input, Memory, Output, Seat, Seats, 
 use skerry_storage::{CommitError, Store};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use super::beside::Beside;
 use super::memory::{Begun, Unusable, ViewFile, begin};
 use super::met::Met;
 use super::refusing::{Look, Refusing, hindrance};
@@ -37,6 +39,8 @@ pub(crate) struct Start<'a> {
     pub(crate) is_unstarted: bool,
     /// The disk.
     pub(crate) store: &'a Arc<Store>,
+    /// The site's directory.
+    pub(crate) place: &'a Path,
 }
 
 /// A machine that is ready to run.
@@ -113,8 +117,8 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
     // One node is its site. Only that its disk was emptied is remembered, for when there are more.
     let was_emptied = of.life == 0 && !of.is_unstarted;
     if seats > 1 || (was_emptied && found.is_none()) {
-        let stored = store(of.store, ViewFile::new(seats, kept.as_ref()));
-        stored.await.map_err(|_| Unready::Store("the store ended".into()))?.map_err(Unready::Store)?;
+        let file = ViewFile::new(seats, kept.as_ref());
+        keep(of.store, &Beside::of(of.place), file).await.map_err(Unready::Store)?;
     }
     if seats == 1 {
         return Ok((nodes, None));
@@ -142,27 +146,46 @@ pub(crate) fn run(site: &Arc<Site>, ready: Ready, tasks: &Tasks) {
     let (site, tasks) = (site.clone(), tasks.clone());
     let (storing, waiting) = (None, VecDeque::new());
     let (look, left, tasks_of) = (Look::default(), Seats::NONE, tasks.clone());
+    let (files, kept) = mpsc::channel(FILES);
+    tasks.spawn(keep_all(store, Beside::of(&site.place), kept));
     let stepper =
-        Stepper { machine, nodes, store, clock, inbox, storing, waiting, site, look, left, tasks: tasks_of };
+        Stepper { machine, nodes, files, clock, inbox, storing, waiting, site, look, left, tasks: tasks_of };
     tasks.spawn(stepper.run());
 }
 
 type Stored = oneshot::Receiver<Result<(), String>>;
 
-fn store(store: &Store, file: ViewFile) -> Stored {
+/// What waits for the disk: one that somebody waits for, and one that forgets.
+const FILES: usize = 4;
+
+/// What is to be kept, and whoever waits for it.
+type Keep = (ViewFile, oneshot::Sender<Result<(), String>>);
+
+/// Stores in their order, until nobody hands in any more.
+async fn keep_all(store: Arc<Store>, beside: Beside, mut files: mpsc::Receiver<Keep>) {
+    while let Some((file, answer)) = files.recv().await {
+        answer.send(keep(&store, &beside, file).await).ok();
+    }
+}
+
+/// In both places at once: what is said waits for the slower.
+async fn keep(store: &Store, beside: &Beside, file: ViewFile) -> Result<(), String> {
     let (answer, stored) = oneshot::channel();
     let entry = file.entry();
     let done = move |result: Result<(), CommitError<std::convert::Infallible>>| {
         answer.send(result.map_err(|error| error.to_string())).ok();
     };
     store.submit(move |_| Ok(((), vec![entry])), done);
-    stored
+    let beside = beside.clone();
+    let written = tokio::task::spawn_blocking(move || beside.write(&file));
+    stored.await.map_err(|_| "the store ended".to_owned())??;
+    written.await.map_err(|error| error.to_string())?
 }
 
 struct Stepper {
     machine: SiteView,
     nodes: Arc<Nodes>,
-    store: Arc<Store>,
+    files: mpsc::Sender<Keep>,
     clock: Clock,
     inbox: mpsc::Receiver<Event>,
     /// The first of `waiting` is on its way to the disk.
@@ -256,7 +279,7 @@ impl Stepper {
             tracing::info!(?left, "seats of this site whose machines were expelled");
             self.input(Input::Gone(left));
         }
-        if let Some(news) = self.look.again(&self.nodes, (&self.site.duties, &self.store), now) {
+        if let Some(news) = self.look.again(&self.nodes, (&self.site.duties, &self.site.store), now) {
             self.input(news);
         }
     }
@@ -279,8 +302,18 @@ impl Stepper {
         if self.storing.is_none()
             && let Some((memory, _)) = self.waiting.front()
         {
-            self.storing = Some(store(&self.store, ViewFile::new(self.nodes.all.len(), Some(memory))));
+            self.storing = Some(self.keep(Some(&memory.clone())));
         }
+    }
+
+    /// Hands in what is to be kept next. Where that cannot be, whoever waits for it hears that it was not.
+    fn keep(&self, memory: Option<&Durable>) -> Stored {
+        let (answer, stored) = oneshot::channel();
+        let file = ViewFile::new(self.nodes.all.len(), memory);
+        if let Err(error) = self.files.try_send((file, answer)) {
+            tracing::error!(%error, "the view of this site could not be handed to the disk");
+        }
+        stored
     }
 
     fn stored(&mut self, result: Result<(), String>) {
@@ -340,7 +373,7 @@ impl Stepper {
         self.machine = SiteView::new(self.nodes.me, self.nodes.all, Memory::Blank(nonce), now);
         self.waiting.clear();
         // Behind what is on its way: the disk does what it is told in order.
-        drop(store(&self.store, ViewFile::new(self.nodes.all.len(), None)));
+        drop(self.keep(None));
         self.storing = None;
         self.nodes.has_caught_up.store(false, Ordering::Release);
         (self.look, self.left) = (Look::default(), Seats::NONE);

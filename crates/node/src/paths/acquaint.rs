@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use skerry_base::{BucketId, Instant};
+use skerry_base::{BucketId, Instant, SiteId};
 use skerry_gateway::service::Outcome;
 use skerry_model::space;
 use skerry_model::write::Ask;
@@ -69,7 +69,8 @@ impl Silences {
 
 /// A site that does not hold the bucket whole first hears what a member has of the key, so that an overwrite
 /// is no conflict and a delete finds what it deletes. A write goes on without when nobody can be reached.
-pub(super) async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
+/// What `asker`, another site that it is written for, has of the key it has said.
+pub(super) async fn acquaint(site: &Arc<Site>, asked: &Asked, asker: Option<SiteId>) -> Outcome<()> {
     let version = match asked.ask {
         Ask::Erase(version) => Some(version),
         _ => None,
@@ -95,10 +96,11 @@ pub(super) async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
         return Ok(());
     }
     let heard = async {
-        let asking = match ahead {
+        let mut asking = match ahead {
             Some(ahead) => ahead,
             None => members::nearest(site, &wanted.bucket).await?,
         };
+        asking.sites.retain(|other| Some(*other) != asker);
         far::read(site, &wanted, Part::Nothing, &here, (asking, Offer::default())).await
     };
     let heard = tokio::time::timeout(ACQUAINTED, heard).await;

@@ -382,7 +382,7 @@ impl Keeper {
             match waiting.hear(said, &own, (self.site.clock.now(), spell)) {
                 Verdict::Settled => {
                     let goal = together(said);
-                    self.let_go(bucket, draw, &held.key, goal).await?;
+                    self.let_go(bucket, draw, &held, goal).await?;
                     self.site.bodies.state().doubtful.remove(&draw);
                 }
                 Verdict::Waits(sites) => {
@@ -396,8 +396,12 @@ impl Keeper {
     }
 
     /// Lets a body go that nothing refers to, as long as all is here that was said to be there.
-    async fn let_go(&self, bucket: BucketId, draw: Draw, key: &str, goal: Vector) -> Outcome<()> {
-        let entries = ends(self.site.id, bucket, key, draw);
+    async fn let_go(&self, bucket: BucketId, draw: Draw, held: &Held, goal: Vector) -> Outcome<()> {
+        let key = held.key.as_str();
+        let mut entries = ends(self.site.id, bucket, key, draw);
+        // It may have been decided and be replaced since: who repeats the completion of an upload is not told that it lost.
+        let unknown = |id| upload::completed(id, upload::UNKNOWN, self.site.clock.wall());
+        entries.extend(held.upload.map(unknown));
         let propose = move |view: &dyn View| {
             if !space::vector(view, bucket).map_err(unreadable)?.includes(&goal) {
                 return Err(refusal::has_left());

@@ -435,7 +435,7 @@ fn not_heard(silent: &[String]) -> ServiceError {
 /// What the other sites have of a bucket whose home is lost. All of them are asked, not the members that were heard of:
 /// who is one is forgotten with a start. One that cannot be asked may hold a decision that nobody else has: the operator
 /// is told, and nothing is decided behind its back.
-async fn heard_of(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<Vector> {
+pub(super) async fn heard_of(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<Vector> {
     // Who was expelled is in no roster; who was only declared lost may come back with its disk and what was decided.
     let others = site.peers.roster.all().into_keys().filter(|other| ![lost, site.id].contains(other));
     let request = &Request::Size { bucket };

@@ -24,7 +24,7 @@ use skerry_model::{Record, space};
 use super::bucket::{Bucket, Declared};
 use super::home::Turned;
 use super::write::Written;
-use super::{home, within};
+use super::{heard, home, within};
 use crate::nodes::{self, Load, Unsettled};
 use crate::site::{Site, unreadable};
 
@@ -206,6 +206,7 @@ fn pass<'a>(
 ) -> BoxFuture<'a, Outcome<Passed>> {
     Box::pin(async move {
         let _turn = site.nodes.pass().await;
+        hear_what_others_have(site, bucket).await?;
         let of = site.clone();
         let found = site.bucket_of(bucket).await?;
         if let Some((to, found)) = to.zip(found).filter(|(to, found)| !found.may_lie_at(*to)) {
@@ -254,6 +255,15 @@ fn pass<'a>(
         }
         Ok(said.heir.map_or(Passed::Not(Turn::Behind), Passed::To))
     })
+}
+
+/// Of a home that is gone for good, what it had from others is theirs: all that they have is here when this returns.
+async fn hear_what_others_have(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
+    let of = site.clone();
+    let spared = move |view: &dyn View| Ok(known(view, &of, bucket)?.and_then(|known| known.spares(of.id)));
+    let Some(gone) = site.look(spared).await? else { return Ok(()) };
+    let heard = home::heard_of(site, bucket, gone).await?;
+    heard::seen(site, bucket, &heard).await
 }
 
 fn tell(site: &Site, said: &TenureDocument, named: &HomeDocument) {

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
 use skerry_base::limits::PUT_BYTES;
-use skerry_base::{BucketId, ChunkId, Dot, WallTime};
+use skerry_base::{BucketId, ChunkId, Dot, NodeId, Origin, WallTime};
 use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CopyPart, CreateUpload, CreatedUpload, ErrorKind, Expected,
     ListParts, Outcome, PartPage, PartSummary, PutOutcome, PutPart, PutPartOutcome, RequestContext,
@@ -300,6 +300,15 @@ fn is_asked_again(request: &CompleteUpload, written: &Written) -> bool {
 async fn made_before(site: &Arc<Site>, target: &Target) -> Outcome<Option<Written>> {
     let is_undecided = held::is_undecided(site, target.bucket.id, target.id).await?;
     let written = completed_before(site, target).await?;
+    let id = target.id;
+    let is_unknown =
+        move |view: &dyn View| Ok(what_became(view, id)?.is_some_and(|found| found.dot == UNKNOWN));
+    if written.is_none() && site.read(is_unknown).await? {
+        let message = "the condition does not hold now, but this upload was being completed before, and the answer of the \
+                       bucket's home was lost: whether it made the object, and that was replaced since, cannot be told any more. \
+                       Read the object; then abort the upload";
+        return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
+    }
     if written.is_none() && is_undecided {
         let message = "the condition does not hold now, but this upload was being completed before, and what the \
                        bucket's home decided on that is not known here yet, which it is ten minutes after that home was \
@@ -379,6 +388,9 @@ impl Versioned for Completed {
     const VERSION: u8 = 1;
 }
 
+/// In the place of the record that an upload became: the bucket's home was asked, and nobody can tell any more what it decided.
+pub(crate) const UNKNOWN: Dot = Dot { origin: Origin { node: NodeId([0; 16]), incarnation: 0 }, seq: 0 };
+
 /// What all keys of completed uploads begin with.
 pub(crate) const COMPLETED: &[u8] = b"completed/";
 
@@ -393,13 +405,16 @@ pub(crate) fn completed(id: UploadId, dot: Dot, at: WallTime) -> Entry {
     Entry::Local { key: completed_key(id), value }
 }
 
+/// What is noted of an upload that was completed.
+fn what_became(view: &dyn View, id: UploadId) -> Outcome<Option<Completed>> {
+    let noted = space::local(view, &completed_key(id)).map_err(unreadable)?;
+    noted.map(|bytes| codec::decode(&bytes).map_err(|error| unreadable(error.into()))).transpose()
+}
+
 async fn completed_before(site: &Arc<Site>, target: &Target) -> Outcome<Option<Written>> {
     let (bucket, key, id) = (target.bucket.id, target.key.clone(), target.id);
     let read = move |view: &dyn View| {
-        let Some(bytes) = space::local(view, &completed_key(id)).map_err(unreadable)? else {
-            return Ok(None);
-        };
-        let completed: Completed = codec::decode(&bytes).map_err(|error| unreadable(error.into()))?;
+        let Some(completed) = what_became(view, id)? else { return Ok(None) };
         space::record(view, bucket, &key, completed.dot).map_err(unreadable)
     };
     let record = site.read(read).await?;

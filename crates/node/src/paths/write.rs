@@ -108,7 +108,7 @@ pub(crate) async fn replace(site: &Arc<Site>, asked: Asked, seen: Vec<Record>) -
 /// What comes before a write: whether it may be, and what is to be heard of its key.
 pub(crate) async fn acquainted(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
     site.duties.check(act(asked))?;
-    acquaint::acquaint(site, asked).await
+    acquaint::acquaint(site, asked, None).await
 }
 
 /// Carries it out once that was done.
@@ -724,6 +724,8 @@ pub(crate) fn decide<'a>(
             with: Vec::new(),
             upload: None,
         };
+        // As for clients of its own: it may have become the home without following the bucket.
+        acquaint::acquaint(site, &asked, Some(decide.site)).await?;
         here(site, asked, decide.site, heads).await
     })
 }

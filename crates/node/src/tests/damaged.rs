@@ -343,3 +343,81 @@ async fn who_makes_a_bucket_whose_claim_is_lost_gets_the_one_that_was() {
     assert_eq!(one.get("photos", "first").await.unwrap(), "FIRST");
     world.stop().await;
 }
+
+/// A tenth of a second apart: homes pass on within two of a view.
+const TRIES: usize = 40;
+
+/// What a node promised and accepted as one of three that agree on the view of their site is part of its journal as well. Where it may
+/// be among what was lost the node has no vote: else a view goes on without the one that has what was acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_lost_what_it_accepted_does_not_agree_on_another_view() {
+    use skerry_federation::site_view::{Seat, Seats, View};
+    use skerry_model::bucket::Known;
+
+    let mut world = TestWorld::of_nodes(3, 0).await;
+    for node in &world.sites {
+        super::nodes::leased(node, &[0, 1, 2]).await;
+    }
+    // The home is the second node; of a view without it the third one is the owner.
+    let seats = |of: &[usize]| -> Seats { of.iter().filter_map(|seat| Seat::new(*seat)).collect() };
+    let without = View { live: seats(&[0, 2]), ..View::genesis() };
+    let (mut name, mut id) = (String::new(), skerry_base::BucketId::default());
+    for n in 0.. {
+        name = format!("bucket-{n}");
+        world.sites[1].create_bucket(&name).await.unwrap();
+        id = world.sites[1].site().bucket(&name).await.unwrap().unwrap().id;
+        if without.owner(id) == Seat::new(2) {
+            break;
+        }
+    }
+    let absent = || WriteCondition { absent: true, ..WriteCondition::default() };
+    for node in &world.sites {
+        let system = node.site().system;
+        node.until("it could take the home over", || async {
+            let read = move |view: &dyn skerry_base::kv::View| {
+                Known::load(view, system, id).map_err(crate::site::unreadable)
+            };
+            let known = node.site().read(read).await.unwrap();
+            node.site().is_complete(id) && known.is_some_and(|known| known.tenure().is_some())
+        })
+        .await;
+    }
+    world.sites[2].stop().await;
+    for node in &world.sites[..2] {
+        super::nodes::leased(node, &[0, 1]).await;
+    }
+    // Decided in the view of the first two, and acknowledged.
+    world.sites[1]
+        .until("the lock is given", || async {
+            world.sites[1].put_if(&name, "lock-that-rots", "first", absent()).await.is_ok()
+        })
+        .await;
+    world.sites[1].put(&name, "later", "x").await.unwrap();
+    world.sites[0].until("it has all", || async { world.sites[0].get(&name, "later").await.is_ok() }).await;
+    world.sites[0].put(&name, "latest", "x").await.unwrap();
+    let accepted = world.sites[0].site().nodes.accepted().unwrap();
+    for node in &mut world.sites[..2] {
+        node.stop().await;
+    }
+    // A sector of the first one's journal rots, in which the view and the decision lie.
+    while is_in_journal(&world.sites[0], &accepted) {
+        rot_last(&world.sites[0], &accepted);
+    }
+    while is_in_journal(&world.sites[0], b"lock-that-rots") {
+        rot_last(&world.sites[0], b"lock-that-rots");
+    }
+    std::fs::remove_dir_all(world.sites[0].directory.path().join("data/index")).unwrap();
+    // The second one, which has it, comes back later than the others.
+    for node in [0, 2] {
+        world.sites[node].start().await;
+    }
+    assert!(!world.sites[0].core.as_ref().unwrap().recovery.lost.is_empty());
+    let three = &world.sites[2];
+    super::nodes::leased(three, &[0, 2]).await;
+    for _ in 0..TRIES {
+        let given = three.put_if(&name, "lock-that-rots", "third", absent()).await;
+        assert!(given.is_err(), "the lock was given twice");
+        crate::tasks::rest(std::time::Duration::from_millis(100)).await;
+    }
+    world.stop().await;
+}

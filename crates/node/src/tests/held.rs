@@ -323,3 +323,32 @@ async fn a_body_whose_home_was_declared_lost_is_there_when_the_home_is_back() {
     assert_eq!(two.get("locks", "a").await.unwrap(), noise(LARGE, 2));
     world.stop().await;
 }
+
+/// The home decided for it, the answer was lost, and before the record came here somebody replaced the object: its completion won all the
+/// same, and is not told that it did not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_that_won_and_was_overwritten_is_not_told_that_it_lost() {
+    let (world, etag) = home_behind_a_slow_link("a").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let request = uploaded(two, &noise(500, 7), &etag).await;
+    let asked = context();
+    let complete = two.services().objects.complete_upload(&asked, request.clone());
+    let (refused, ()) = tokio::join!(complete, cut_once_decided(one, two, "a", &etag));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::HomeUnreachable);
+    one.put("locks", "a", "after it").await.unwrap();
+    one.set_rate(two, FAST);
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    world.converged("locks").await;
+    let mut keeper = Keeper::new(two.site().clone());
+    two.until("its home was heard", || async { held(two).await == 0 || keeper_turn(two).await == 0 }).await;
+    keeper.turn(Duration::ZERO).await.unwrap();
+    let again = two.services().objects.complete_upload(&context(), request).await;
+    let kind = again.as_ref().err().map(skerry_gateway::service::ServiceError::kind);
+    assert_ne!(kind, Some(ErrorKind::PreconditionFailed), "it won: {again:?}");
+    world.stop().await;
+}
+
+async fn keeper_turn(site: &TestSite) -> usize {
+    Keeper::new(site.site().clone()).turn(Duration::ZERO).await.unwrap()
+}

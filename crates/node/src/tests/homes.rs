@@ -295,3 +295,133 @@ async fn a_register_is_replaced_with_what_those_know_who_answer_and_the_others_a
     assert_eq!((moved.epoch, moved.unheard), (2, vec![names(other)]));
     world.stop().await;
 }
+
+/// A home whose store was emptied (a data disk that was not mounted, or a new one) has forgotten what it decided: it learns from the
+/// others that it is the home, and must decide nothing before it has heard from all of them what it had decided.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_whose_store_was_emptied_does_not_give_away_once_more_what_it_has_given() {
+    let mut world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    two.create_bucket("locks").await.unwrap();
+    for site in [one, two, three] {
+        knows(site, "locks").await;
+        home_is(site, "locks", "site-2", 1).await;
+    }
+    // The third follows the bucket, and is away when the first wins.
+    for site in [one, two, three] {
+        site.put("locks", &format!("other-{}", site.id()), "k").await.unwrap();
+    }
+    world.converged("locks").await;
+    let [one, _, three] = &world.sites[..] else { panic!("three sites") };
+    three.cut(true).await;
+    one.put_if("locks", "lock", "one", absent()).await.unwrap();
+    assert_eq!(one.get("locks", "lock").await.unwrap(), "one");
+    one.cut(true).await;
+    world.sites[1].stop().await;
+    std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
+    world.sites[1].start().await;
+    world.sites[2].cut(false).await;
+    world.acquaint().await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    knows(two, "locks").await;
+    home_is(two, "locks", "site-2", 1).await;
+    let won = three.put_if("locks", "lock", "three", absent()).await;
+    one.cut(false).await;
+    assert!(won.is_err(), "the lock was given to the first, and once more to the third");
+    world.stop().await;
+}
+
+/// A name that a site had before it was called otherwise may be that of buckets that nobody has heard of: whoever is called so next
+/// would be their home as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_former_name_of_a_site_is_given_to_nobody_else() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    two.cut(true).await;
+    two.create_bucket("locks--site-2").await.unwrap();
+    two.put_if("locks--site-2", "lock", "two", absent()).await.unwrap();
+    let admin = &one.services().admin;
+    let rename = |name: &str| skerry_gateway::service::RenameRequest { name: name.into() };
+    admin.rename_site("site-2", rename("oslo")).await.unwrap();
+    admin.rename_site("oslo", rename("bergen")).await.unwrap();
+    for name in ["site-2", "oslo"] {
+        let refused = admin.rename_site("site-3", rename(name)).await.unwrap_err();
+        assert!(refused.message().contains(&format!("bergen was called {name} before")), "{refused}");
+        let invited =
+            skerry_gateway::service::InviteRequest { site: name.into(), expires_seconds: None, seat: None };
+        assert!(admin.invite(invited).await.is_err(), "{name}");
+    }
+    two.cut(false).await;
+    let is_called = || async { two.services().admin.status().await.unwrap().site_name == "bergen" };
+    two.until("it is called so", is_called).await;
+    knows(one, "locks--site-2").await;
+    // What the site itself writes of itself says so still.
+    three.until("all is known", || async { three.site().peers.roster.name(two.id()) == "bergen" }).await;
+    assert!(admin.rename_site("site-3", rename("oslo")).await.is_err());
+    admin.rename_site("bergen", rename("oslo")).await.unwrap();
+    world.stop().await;
+}
+
+/// The register of names as well: what it gave to one it gives to nobody else, though its store was emptied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_register_whose_store_was_emptied_gives_no_name_twice() {
+    let mut world = TestWorld::new(3).await;
+    let [_, two, three] = &world.sites[..] else { panic!("three sites") };
+    three.cut(true).await;
+    two.services().admin.create_bucket(new("one", "ann", true)).await.unwrap();
+    two.cut(true).await;
+    world.sites[0].stop().await;
+    std::fs::remove_dir_all(world.sites[0].directory.path().join("data")).unwrap();
+    world.sites[0].start().await;
+    world.sites[2].cut(false).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    world.acquaint().await;
+    world.until_linked(one, three).await;
+    let given = three.services().admin.create_bucket(new("one", "bob", true)).await;
+    two.cut(false).await;
+    assert!(given.is_err(), "the name was given to ann, and once more to bob");
+    world.stop().await;
+}
+
+/// A home that does not follow the bucket, or not whole, hears what a member has of the key before it decides for another site, as it
+/// does for clients of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_that_is_no_member_looks_before_it_decides_for_others() {
+    let mut world = TestWorld::new(4).await;
+    let [one, two, three, four] = &world.sites[..] else { panic!("four sites") };
+    one.cut(true).await;
+    // Who makes it is about to go, as the register has heard before it hears of the bucket: it is the home itself then.
+    let duty = skerry_gateway::service::DutyRequest { duty: "drain".into(), abandon_uploads: false };
+    one.services().admin.set_duty("site-2", duty).await.unwrap();
+    two.create_bucket("locks").await.unwrap();
+    for site in [two, three, four] {
+        knows(site, "locks").await;
+        site.put("locks", &format!("of-{}", site.id()), "x").await.unwrap();
+    }
+    let id = two.site().bucket("locks").await.unwrap().unwrap().id;
+    for site in [three, four] {
+        site.until("it is a member", || async { site.site().is_complete(id) }).await;
+    }
+    for other in [two, three, four] {
+        for site in [three, four] {
+            if site.id() != other.id() {
+                site.has_all_of(other, "locks").await;
+            }
+        }
+    }
+    world.sites[1].stop().await;
+    let [one, _, three, four] = &world.sites[..] else { panic!("four sites") };
+    one.cut(false).await;
+    home_is(one, "locks", "site-1", 1).await;
+    home_is(four, "locks", "site-1", 1).await;
+    assert!(!one.site().is_member(id), "it follows it already");
+    // The fourth has no link to the third; the home is linked with both.
+    four.site().peers.net().set_apart([three.node()].into());
+    four.until("the link is gone", || async { !four.site().linked(three.id()) }).await;
+    three.put("locks", "lock", "three").await.unwrap();
+    // A home that followed the bucket would have it by now.
+    crate::tasks::rest(std::time::Duration::from_secs(3)).await;
+    let won = four.put_if("locks", "lock", "four", absent()).await;
+    assert!(won.is_err(), "what was there before, and was known to a neighbour of the home, was replaced");
+    world.stop().await;
+}
