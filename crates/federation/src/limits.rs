@@ -23,8 +23,12 @@ pub const STEP_BYTES: usize = 128 << 10;
 pub const SERVE_PAUSE: Duration = Duration::from_micros(1);
 /// Answers of which batches are left. Of more at once each is given in one piece.
 pub const SERVED_AT_ONCE: usize = 64;
-/// Pulls on the way at once over all buckets: bounds what can arrive to 32 MiB.
+/// Pulls on the way at once over all buckets: bounds what can arrive beside what waits for the store to 32 MiB.
 pub const PULLS_AT_ONCE: usize = 4;
+/// Bytes that wait for the store over all buckets, beyond which no pull begins: a card that is slower than the links.
+pub const UNAPPLIED_BYTES: usize = 16 << 20;
+/// Origins in the news that answer one check, over all its buckets: some 2 MiB. A few bytes ask for each bucket.
+pub const ORIGINS_TOLD: usize = 65_536;
 /// Those of them from one source: its silence leaves one for the others.
 pub const PULLS_PER_SOURCE: usize = 3;
 /// Smallest batch asked for: passes 13 kbit/s within [`PULL_TIMEOUT`].

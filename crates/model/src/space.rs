@@ -26,7 +26,8 @@ mod subscription;
 mod unheard;
 
 pub use anew::{
-    all_anew, anew, begun_anew, followed_whole, former, is_anew, is_new_loss, not_anew, vouched, whole_again,
+    all_anew, anew, begun_anew, followed_whole, former, is_anew, is_new_loss, not_anew, to_be_heard, vouched,
+    whole_again,
 };
 pub use below::{Asked, Below, Changes, Extent, Range, changes_below, extent, range_below};
 pub use census::{Census, Standing, census};

@@ -441,20 +441,26 @@ async fn hear(site: &Arc<Site>, bucket: BucketId, said: Vec<(SiteId, Option<Held
 async fn end(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
     // A membership that ends meanwhile takes the mark along.
     let _gate = site.leaving.gate().await;
-    let is_member = site.is_member(bucket) && bucket != site.system;
+    // Of what it had seen nothing of, as of a bucket that it turned out to be the home of, it is a member like one that joins: who
+    // waits for what must be there then is `members.rs`.
+    let had_seen = move |view: &dyn View| {
+        let former = space::former(view, bucket).map_err(unreadable)?;
+        Ok(former.is_some_and(|former| !former.is_empty()))
+    };
+    let is_whole = site.read(had_seen).await? && site.is_member(bucket) && bucket != site.system;
     let Some(passed_over) = unheard::pass_over(site, bucket) else { return Ok(()) };
     if bucket == site.system {
         homes::begin(site).await?;
     }
     let propose = move |view: &dyn View| {
         let mut entries = space::whole_again(view, bucket).map_err(unreadable)?;
-        entries.extend((is_member && !entries.is_empty()).then(|| membership(bucket, true)));
+        entries.extend((is_whole && !entries.is_empty()).then(|| membership(bucket, true)));
         entries.push(unheard::passed_over(bucket, passed_over));
         Ok(((), entries.iter().map(|one| entry(one).freeing()).collect()))
     };
     site.commit_behind(bucket, propose).await?;
     site.anew.state().end(bucket);
-    if is_member {
+    if is_whole {
         site.whole_again(bucket);
     }
     site.leaving.set_waits(bucket, None);

@@ -46,7 +46,9 @@ use crate::own_site::{self, OwnSite};
 use crate::paths::answer::Answers;
 use crate::paths::buckets::Buckets;
 use crate::paths::credentials::Credentials;
+use crate::paths::forward::TAKEN_AT_ONCE;
 use crate::paths::objects::Objects;
+use crate::paths::places::Places;
 use crate::paths::{giving, members, refusal};
 use crate::peers::circuits::{self, Circuits};
 use crate::peers::outbox::{self, Outboxes};
@@ -478,7 +480,8 @@ fn new_site(
         claims: crate::paths::heard::Claims::default(),
         parts: crate::paths::taking::Parts::default(),
         writing: Arc::new(tokio::sync::Semaphore::new(machine::writes())),
-        taken: Arc::new(tokio::sync::Semaphore::new(crate::paths::forward::TAKEN_AT_ONCE)),
+        taken: Arc::new(tokio::sync::Semaphore::new(TAKEN_AT_ONCE)),
+        takers: Places::of(TAKEN_AT_ONCE),
         lazy: config.storage.sync == crate::config::Sync::Os,
         md5: Arc::default(),
         copies: Arc::new(Copies::resume(trust.statement.site, book)),

@@ -117,6 +117,8 @@ pub(crate) struct Site {
     pub(crate) writing: Arc<tokio::sync::Semaphore>,
     /// Bodies that other sites forward and this one takes in.
     pub(crate) taken: Arc<tokio::sync::Semaphore>,
+    /// Whose these are.
+    pub(crate) takers: crate::paths::places::Places,
     /// Whether plain writes are answered before they are on disk (`storage.sync = os`).
     pub(crate) lazy: bool,
     /// Computes the MD5 of bodies on their way in.

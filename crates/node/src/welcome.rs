@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_gateway::service::Outcome;
-use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, SystemKey, document_object, sites};
+use skerry_model::bucket::{
+    self as model, NodeEntry, SiteDocument, SiteState, SystemKey, document_object, sites,
+};
 use skerry_model::space;
 
 use crate::net::Stream;
@@ -53,7 +55,8 @@ impl Door {
         let seat = admitted.seat.as_ref().map(SignedSeat::encode);
         let admissions = [admitted.admission.encode()].into_iter().chain(seat).map(Bytes::from).collect();
         match self.record(site, statement, admissions, addresses).await {
-            Ok(roster) => admitted.welcome(roster).await,
+            Ok(Some(roster)) => admitted.welcome(roster).await,
+            Ok(None) => admitted.refuse("this site was expelled from the federation, or replaced").await,
             Err(error) => {
                 tracing::error!(%error, "the record of a new site was not stored");
                 admitted.refuse("the inviting site could not store the new site's record").await
@@ -67,7 +70,7 @@ impl Door {
         statement: SiteStatement,
         admissions: Vec<Bytes>,
         addresses: Vec<String>,
-    ) -> Outcome<Vec<Vec<u8>>> {
+    ) -> Outcome<Option<Vec<Vec<u8>>>> {
         let document = SiteDocument {
             name: statement.name.clone(),
             nodes: vec![NodeEntry { node: statement.node(), key: statement.node.0, addresses }],
@@ -76,8 +79,16 @@ impl Door {
             joined: statement.admitted,
         };
         declare(site, "", statement.site, document).await?;
-        let system = site.system;
-        site.read(move |view| roster(view, system)).await
+        let (system, about) = (site.system, statement.site);
+        let roster = move |view: &dyn View| {
+            // Its token is good for it until it expires: not once it belongs no more.
+            let known = model::site(view, system, about).map_err(unreadable)?;
+            match known.is_some_and(|known| known.state == SiteState::Member) {
+                true => roster(view, system).map(Some),
+                false => Ok(None),
+            }
+        };
+        site.read(roster).await
     }
 }
 

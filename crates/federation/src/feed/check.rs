@@ -63,9 +63,13 @@ impl Feed {
         entries: &[(BucketId, u64)],
         cx: &mut Context<'_>,
     ) {
-        let mut same = Vec::new();
+        let (mut same, mut told) = (Vec::new(), 0);
         for (id, theirs) in entries {
             let id = *id;
+            // The next check brings the rest: until then what was told is equal.
+            if told > limits::ORIGINS_TOLD {
+                break;
+            }
             if !self.has_joined(id) {
                 cx.send(from, Message::NotMember { bucket: id });
                 continue;
@@ -81,6 +85,7 @@ impl Feed {
             if equal {
                 same.push(id);
             } else {
+                told += vector.len();
                 cx.send(from, Message::News { bucket: id, vector: Vector::clone(&vector) });
             }
             self.tell_loose(id, from, cx);

@@ -95,7 +95,7 @@ impl Feed {
             if let Some(bucket) = self.buckets.get_mut(&id)
                 && let Some(fresh) = bucket.follow_on(id, from, (&*mine, items), cx)
             {
-                self.applies.insert(fresh.ticket, id);
+                self.applies.insert(fresh.ticket, id, &fresh.items);
                 cx.out.push(Output::Fresh(fresh));
                 // A pull on its way need not be followed by another for these.
                 let others = vector.iter().filter(|(origin, _)| *origin != source).collect();
@@ -127,6 +127,11 @@ impl Bucket {
             return None;
         }
         if is_full(&self.pending) || self.broken || self.hold.is_some_and(|until| until > cx.now) {
+            return None;
+        }
+        // The store refused what it sent: it is asked again after a while, and what it pushes meanwhile is news. Else it would hold up
+        // what all others have.
+        if self.sources.get(&from).and_then(|source| source.until).is_some_and(|until| until > cx.now) {
             return None;
         }
         items.retain(|item| item.dot.seq > here);

@@ -33,12 +33,14 @@ mod loose;
 mod pull;
 mod serve;
 mod sites;
+mod unapplied;
 
 use answers::Serving;
 use bucket::Bucket;
 use hear::Hearing;
 use known::Known;
 use sites::{Line, Sites};
+use unapplied::Unapplied;
 
 /// A comparison that the feed asks for: caught up with this site, and in doubt or asked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub(crate) struct Feed {
     buckets: BTreeMap<BucketId, Bucket>,
     /// When each bucket wants to be looked at.
     agenda: BTreeSet<(Instant, BucketId)>,
-    applies: BTreeMap<Ticket, BucketId>,
+    applies: Unapplied,
     /// Loose records on their way to the store.
     keeps: BTreeMap<Ticket, BucketId>,
     /// Buckets that would pull if fewer pulls were on their way.
@@ -81,7 +83,7 @@ impl Feed {
         Self {
             buckets: BTreeMap::new(),
             agenda: BTreeSet::new(),
-            applies: BTreeMap::new(),
+            applies: Unapplied::default(),
             keeps: BTreeMap::new(),
             queue: Line::default(),
             pulls: 0,
@@ -153,7 +155,7 @@ impl Feed {
         self.sites.forget(id);
         self.stop_answers(id, cx);
         self.hearing.forget(id);
-        self.applies.retain(|_, of| *of != id);
+        self.applies.forget(id);
         self.keeps.retain(|_, of| *of != id);
         self.queue.remove(id);
         self.agenda.retain(|(_, of)| *of != id);

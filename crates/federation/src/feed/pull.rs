@@ -73,7 +73,7 @@ impl Feed {
             Choice::Nobody => {}
             Choice::Behind(site) => self.sites.wait(site, id),
             Choice::Later(at) => bucket.retry_at = Some(at),
-            Choice::Ask(_) if self.pulls >= limits::PULLS_AT_ONCE => {
+            Choice::Ask(_) if self.pulls >= limits::PULLS_AT_ONCE || self.applies.is_full() => {
                 self.queue.push(id);
             }
             // A round is with one source: what another one sent is taken first.
@@ -97,7 +97,7 @@ impl Feed {
 
     /// Lets waiting buckets pull, oldest first: those that wait for any source, then those that wait for a certain one.
     pub(super) fn start_queued(&mut self, cx: &mut Context<'_>) {
-        while self.pulls < limits::PULLS_AT_ONCE {
+        while self.pulls < limits::PULLS_AT_ONCE && !self.applies.is_full() {
             let Some(id) = self.queue.pop().or_else(|| self.sites.next(cx.now)) else { return };
             self.proceed(id, cx);
         }
@@ -301,7 +301,7 @@ impl Feed {
         note_source(bucket, from, &batch, again);
         if progress || ends {
             let apply = hand_over(id, bucket, batch, Start { from, base, again }, cx);
-            self.applies.insert(apply.ticket, id);
+            self.applies.insert(apply.ticket, id, &apply.items);
             cx.out.push(Output::Apply(apply));
         } else if end && !again {
             if bucket.pending.is_empty() {
@@ -325,7 +325,7 @@ impl Feed {
 
     /// The store's answer to a batch; answers whether the ticket was one of the feed's.
     pub(crate) fn applied(&mut self, ticket: Ticket, ok: bool, cx: &mut Context<'_>) -> bool {
-        let Some(id) = self.applies.remove(&ticket) else { return self.kept(ticket, ok, cx) };
+        let Some(id) = self.applies.remove(ticket) else { return self.kept(ticket, ok, cx) };
         let Some(bucket) = self.buckets.get_mut(&id) else { return true };
         let index = bucket.pending.iter().position(|pending| pending.ticket == ticket);
         let done = index.and_then(|index| bucket.pending.remove(index));
@@ -354,6 +354,8 @@ impl Feed {
             }
         }
         self.proceed(id, cx);
+        // Others may have waited for room.
+        self.start_queued(cx);
         true
     }
 

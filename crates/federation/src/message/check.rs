@@ -1,6 +1,8 @@
 //! What a well-formed message must also be: within its limits, canonical. Said once, at the door.
 
-use skerry_base::{Vector, limits as bounds};
+use std::collections::BTreeSet;
+
+use skerry_base::{BucketId, Vector, limits as bounds};
 
 use super::{Batch, Holding, Message, Place, Publish, Rolls, Said, Verdict};
 use crate::areas::Coordinate;
@@ -16,7 +18,11 @@ impl Message {
             Self::Pull(pull) => vectors(&[&pull.seen]),
             Self::Batch(batch) => check_batch(batch),
             Self::News { vector, .. } => vectors(&[vector]),
-            Self::Check { entries, .. } => within(entries.len(), limits::ENTRIES_PER_MESSAGE),
+            Self::Check { entries, .. } => {
+                within(entries.len(), limits::ENTRIES_PER_MESSAGE)?;
+                let buckets: BTreeSet<BucketId> = entries.iter().map(|(bucket, _)| *bucket).collect();
+                if buckets.len() == entries.len() { Ok(()) } else { Err("a bucket twice") }
+            }
             Self::Compare(compare) => vectors(&[&compare.limit]),
             Self::Compared { verdict, doubt, .. } => check_verdict(verdict, doubt),
             Self::Probe(probe) => check_spans(&probe.spans),

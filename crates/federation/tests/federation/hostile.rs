@@ -316,3 +316,76 @@ fn what_a_site_says_of_origins_is_kept_for_no_more_than_a_vector_has() {
     let kept = world.sites[0].machine.seen(bucket(1)).into_iter().map(|(_, vector)| vector.len()).max();
     assert!(kept.is_some_and(|kept| (4096..=65_536).contains(&kept)), "{kept:?}");
 }
+
+/// A bucket that is named again and again in one check is refused, and many of long vectors are not all answered at once: a frame of
+/// 100 KB would take hundreds of megabytes.
+#[test]
+fn a_check_is_answered_with_no_more_than_some_mebibytes() {
+    let twice =
+        Message::Check { listen: false, entries: vec![(bucket(1), 7), (bucket(2), 7), (bucket(1), 8)] };
+    assert!(Message::decode(&twice.encode()).is_err());
+    let mut world = World::pair();
+    (1..=40).for_each(|id| world.join(0, bucket(id)));
+    world.run(seconds(1));
+    let site = &mut world.sites[0];
+    for id in 1..=40 {
+        // A few thousand starts of a dozen sites.
+        let vector = &mut site.store.held(bucket(id)).vector;
+        for incarnation in 0..4000 {
+            vector.add(Dot { origin: Origin { node: NodeId([9; 16]), incarnation }, seq: 1 });
+        }
+    }
+    let entries = (1..=40).map(|id| (bucket(id), 7)).collect();
+    let message = Message::decode(&Message::Check { listen: false, entries }.encode()).unwrap();
+    let (now, mut out) = (world.now.after(seconds(1)), Vec::new());
+    site.machine.handle(Input::Received { from: site_id(1), message }, now, &site.store, &mut out);
+    let sent = |output: &Output| match output {
+        Output::Send { message, .. } => message.encode().len(),
+        _ => 0,
+    };
+    let bytes: usize = out.iter().map(sent).sum();
+    assert!((1 << 20..4 << 20).contains(&bytes), "{bytes} bytes");
+}
+
+/// What a member pushes and the store refuses, again and again, ends the pulls from all others: of the system bucket, too, where
+/// it would be said that it was expelled.
+#[test]
+fn who_pushes_what_is_refused_does_not_keep_back_what_others_have() {
+    let came = |id: BucketId, every: Option<u64>| {
+        let mut world = World::new(3, 11, millis(200));
+        world.start();
+        (0..3).for_each(|n| world.join(n, id));
+        world.run(seconds(5));
+        world.cut(0, 1);
+        let origin = Origin { node: NodeId(site_id(1).0), incarnation: world.sites[1].life };
+        let (dot, vector) = (Dot { origin, seq: 1 }, Vector::from_iter([(origin, 1)]));
+        world.sites[2].store.unwanted.insert(dot);
+        for key in 0..20 {
+            world.write(0, id, key, false, Bytes::from(vec![7; 8 << 10]));
+        }
+        for _ in 0..60_000 / every.unwrap_or(1000) {
+            if every.is_some() {
+                let batch = Batch {
+                    ticket: Batch::FRESH,
+                    bucket: id,
+                    source: origin,
+                    index: 0,
+                    last: true,
+                    items: vec![FeedItem { dot, record: Bytes::from_static(b"x"), bodies: vec![] }],
+                    upto: vector.clone(),
+                    end: true,
+                    vector: vector.clone(),
+                    horizon: Vector::new(),
+                    doubt: Vector::new(),
+                };
+                let message = Message::Batch(batch);
+                world.input(2, Input::Received { from: site_id(1), message });
+            }
+            world.run(millis(every.unwrap_or(1000)));
+        }
+        world.sites[2].store.visible(id).len()
+    };
+    let of = |id| [None, Some(1000), Some(500), Some(250), Some(100)].map(|every| came(id, every));
+    let came = [of(bucket(1)), of(SYSTEM)];
+    assert_eq!(came, [[20; 5]; 2], "in a minute: undisturbed, and once in 1 s, 500, 250 and 100 ms");
+}

@@ -198,3 +198,28 @@ fn an_answer_goes_on_over_what_is_written_between_its_batches() {
         .collect();
     assert!(lost.is_empty(), "covered, alive and not given: {lost:?}");
 }
+
+/// A site that begins to follow many buckets, over a link that is faster than its store.
+#[test]
+fn what_waits_for_the_store_is_bounded_over_all_buckets() {
+    let waiting = |buckets: u8| {
+        let mut world = World::new(2, 1, millis(10));
+        (world.rate, world.commit) = (Some(125_000_000), seconds(8));
+        let payload = Bytes::from(vec![7; 64 << 10]);
+        for id in 1..=buckets {
+            for key in 0..480 {
+                world.write(0, bucket(id), key, false, payload.clone());
+            }
+            (0..2).for_each(|n| world.join(n, bucket(id)));
+        }
+        world.start();
+        let mut most = 0;
+        for _ in 0..1600 {
+            world.run(millis(50));
+            most = most.max(world.uncommitted());
+        }
+        most >> 20
+    };
+    let most = [1, 4, 12].map(waiting);
+    assert!(most[2] <= 40, "{most:?} MiB, of 1, 4 and 12 buckets");
+}

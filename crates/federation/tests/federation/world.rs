@@ -612,6 +612,18 @@ impl World {
         assert!(vectors.windows(2).all(|pair| pair[0] == pair[1]), "vectors differ");
     }
 
+    /// Bytes of batches that wait for a store.
+    pub(crate) fn uncommitted(&self) -> usize {
+        let of = |event: &Event| match event {
+            Event::Commit { output, .. } => match &**output {
+                Output::Apply(apply) => apply.items.iter().map(skerry_federation::FeedItem::len).sum(),
+                _ => 0,
+            },
+            _ => 0,
+        };
+        self.bodies.values().map(of).sum()
+    }
+
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.sites.iter().map(|site| site.sent_bytes).sum()
     }

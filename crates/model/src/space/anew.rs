@@ -98,6 +98,11 @@ pub fn anew(view: &dyn View, bucket: BucketId) -> Result<Vec<Entry>, SpaceError>
     Ok(vec![said(bucket, Some(vector)), Entry::Leave { bucket }])
 }
 
+/// The entry of a bucket of which nothing is vouched for that could be taken back: all others are to be heard nevertheless.
+pub fn to_be_heard(bucket: BucketId) -> Entry {
+    said(bucket, Some(Vector::new()))
+}
+
 /// What the vector said before it was taken back; none if it was not, or is true again.
 pub fn former(view: &dyn View, bucket: BucketId) -> Result<Option<Vector>, SpaceError> {
     Ok(get::<Former>(view, Table::Local, &name(bucket))?.map(|former| former.0))

@@ -7,27 +7,27 @@
 use std::sync::Arc;
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, SiteId};
+use skerry_base::{BucketId, SiteId, Vector};
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket as model;
 use skerry_model::space::{self, SpaceError};
 
 use crate::drive::stored::{membership, swept};
-use crate::site::{Site, entry, unreadable};
+use crate::site::{Site, unreadable};
 
 /// Begins with them.
 pub(super) async fn begin(site: &Arc<Site>) -> Outcome<()> {
     let (system, me) = (site.system, site.id);
     let found = site.read(move |view| unknown(view, system, me).map_err(unreadable)).await?;
     for bucket in found {
-        let propose = move |view: &dyn View| {
-            let mut entries = space::anew(view, bucket).map_err(unreadable)?;
-            entries.extend([membership(bucket, false), swept(bucket)]);
-            Ok(((), entries.iter().map(|one| entry(one).freeing()).collect()))
-        };
-        site.commit_behind(bucket, propose).await?;
-        site.joined(bucket, false);
-        site.anew.state().begin(bucket, skerry_base::Vector::new());
+        let joins = !site.is_complete(bucket);
+        let mut entries = vec![space::to_be_heard(bucket)];
+        entries.extend(joins.then(|| [membership(bucket, false), swept(bucket)]).into_iter().flatten());
+        site.note_down(entries).await?;
+        if joins {
+            site.joined(bucket, false);
+        }
+        site.anew.state().begin(bucket, Vector::new());
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::mux::{DATA, Frames, Head, Piece, RST, SYN, WINDOW};
 use super::pace;
@@ -262,11 +263,20 @@ pub(super) struct Inlet<S> {
     held: Arc<Held>,
     frames: Frames,
     look: Option<Look>,
+    /// Of the link: cancelled before the multiplexer hears that the socket ended, so that streams fail and do not end.
+    link: CancellationToken,
 }
 
 impl<S> Inlet<S> {
-    pub(super) fn new(inner: S, held: Arc<Held>) -> Self {
-        Self { inner, held, frames: Frames::default(), look: None }
+    pub(super) fn new(inner: S, held: Arc<Held>, link: CancellationToken) -> Self {
+        Self { inner, held, frames: Frames::default(), look: None, link }
+    }
+
+    fn told<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if matches!(result, Poll::Ready(Err(_))) {
+            self.link.cancel();
+        }
+        result
     }
 }
 
@@ -276,12 +286,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inlet<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { inner, held, frames, look } = &mut *self;
+        let Self { inner, held, frames, look, link } = &mut *self;
         if frames.is_between() {
             ready!(held.poll_room(cx, look));
         }
-        let before = buf.filled().len();
-        ready!(Pin::new(inner).poll_read(cx, buf))?;
+        let (before, wants) = (buf.filled().len(), buf.remaining() > 0);
+        let read = ready!(Pin::new(inner).poll_read(cx, buf));
+        if read.is_err() || (wants && buf.filled().len() == before) {
+            link.cancel();
+        }
+        read?;
         let mut result = Ok(());
         frames.pass(buf.filled().get(before..).unwrap_or_default(), |piece| {
             if let Piece::Head(head) = piece
@@ -290,17 +304,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inlet<S> {
                 result = held.begins(head);
             }
         });
-        Poll::Ready(result)
+        self.told(Poll::Ready(result))
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Inlet<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
+        let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.told(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        self.told(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

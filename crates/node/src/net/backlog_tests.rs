@@ -158,7 +158,7 @@ async fn frames_of_no_stream_leave_nothing_behind() {
     let backlog = Arc::new(Backlog::new(MOST));
     let held = Held::new(&backlog, false);
     let (a, mut b) = tokio::io::duplex(1 << 16);
-    let mut inlet = Inlet::new(a, held.clone());
+    let mut inlet = Inlet::new(a, held.clone(), tokio_util::sync::CancellationToken::new());
     let mut bytes = Vec::new();
     for stream in 3..10_003 {
         for (kind, flags, body) in
@@ -188,7 +188,8 @@ async fn a_frame_longer_than_frames_are_ends_the_link_and_counts_nothing() {
     let held = Held::new(&backlog, false);
     let (a, mut b) = tokio::io::duplex(1 << 16);
     b.write_all(&head(DATA, SYN, 3, u32::MAX)).await.unwrap();
-    let refused = Inlet::new(a, held).read_exact(&mut [0; 12]).await;
+    let refused =
+        Inlet::new(a, held, tokio_util::sync::CancellationToken::new()).read_exact(&mut [0; 12]).await;
     assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData);
     assert_eq!(backlog.taken(), 0);
 }

@@ -96,7 +96,8 @@ impl Link {
         let socket = BufWriter::with_capacity(FRAME_BYTES + HEAD_BYTES, socket);
         let gate = Gate::new();
         let held = Held::new(backlog, is_carried);
-        let socket = Inlet::new(Outlet::new(socket, gate.clone(), CONTROL), held.clone()).compat();
+        let socket = Outlet::new(socket, gate.clone(), CONTROL);
+        let socket = Inlet::new(socket, held.clone(), token.clone()).compat();
         let connection = yamux::Connection::new(socket, config, mode);
         let (asks, asked) = mpsc::channel(OPEN_STREAMS);
         let (control, controlled) = oneshot::channel();
@@ -136,7 +137,7 @@ impl Link {
 
     /// Opens a stream; `None` when the link has ended.
     pub(super) async fn open(&self) -> Option<Stream> {
-        let permit = self.permits.clone().acquire_owned().await.ok()?;
+        let permit = self.token.run_until_cancelled(self.permits.clone().acquire_owned()).await?.ok()?;
         self.open_with(permit).await
     }
 

@@ -1,6 +1,6 @@
 //! A link at rest is quiet, and a peer that hangs is noticed.
 
-#![expect(clippy::disallowed_methods, clippy::panic, reason = "tests")]
+#![expect(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -385,4 +385,104 @@ async fn copies_keep_their_share_beside_reads() {
     let percent = 100 * copies / (copies + reads);
     println!("{percent} % of {} bytes were copies", copies + reads);
     assert!((9..=13).contains(&percent), "{percent} % of the bytes were copies, 11 are due");
+}
+
+/// Who reads from a stream of a link that breaks hears that it broke; an end of file is what the other side made. The link's task
+/// stands still between two things that it does while it ends.
+mod broken {
+    use std::sync::Condvar;
+    use std::task::{Wake, Waker};
+
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Moment {
+        /// The stream that is told first that something happened, and what is read from it then.
+        state: Mutex<(Option<usize>, Option<String>)>,
+        changed: Condvar,
+    }
+
+    struct Told(Arc<Moment>, usize);
+
+    impl Wake for Told {
+        fn wake(self: Arc<Self>) {
+            let mut state = self.0.state.lock().unwrap();
+            if state.0.is_none() {
+                state.0 = Some(self.1);
+                return self.0.changed.notify_all();
+            }
+            // As if another thread had the processor now.
+            let is_read = |state: &mut (Option<usize>, Option<String>)| state.1.is_none();
+            drop(self.0.changed.wait_timeout_while(state, Duration::from_secs(5), is_read).unwrap());
+        }
+    }
+
+    fn poll(stream: &mut Stream, cx: &mut Context<'_>) -> Poll<String> {
+        let mut bytes = [0; 1];
+        let mut buf = ReadBuf::new(&mut bytes);
+        std::pin::Pin::new(stream).poll_read(cx, &mut buf).map(|read| match read {
+            Ok(()) => "end of file".into(),
+            Err(error) => format!("error: {error}"),
+        })
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn streams_of_a_link_that_ends_fail_and_do_not_end() {
+        let [token, far] = [CancellationToken::new(), CancellationToken::new()];
+        let (a, b) = tokio::io::duplex(1 << 16);
+        let a = link(a, true, &token);
+        // The other end holds its streams: it ends none.
+        let theirs = Arc::new(Mutex::new(Vec::new()));
+        let held = theirs.clone();
+        let inbound: Inbound = Box::new(move |stream| held.lock().unwrap().push(stream));
+        let (b, task) = Link::new(b, false, far.clone(), inbound, (&Arc::new(Backlog::new(64 << 20)), false));
+        tokio::spawn(task);
+        let (moment, mut streams) = (Arc::new(Moment::default()), Vec::new());
+        for number in 0..4 {
+            let mut stream = a.open().await.unwrap();
+            stream.write_all(b"asked").await.unwrap();
+            let waker = Waker::from(Arc::new(Told(moment.clone(), number)));
+            assert!(poll(&mut stream, &mut Context::from_waker(&waker)).is_pending());
+            streams.push(stream);
+        }
+        let read = moment.clone();
+        let reader = std::thread::spawn(move || {
+            let state = read.state.lock().unwrap();
+            let state = read.changed.wait_while(state, |state| state.0.is_none()).unwrap();
+            let first = state.0.unwrap();
+            drop(state);
+            let said = poll(&mut streams[first], &mut Context::from_waker(Waker::noop()));
+            let said = if let Poll::Ready(said) = said { said } else { "nothing".into() };
+            read.state.lock().unwrap().1 = Some(said.clone());
+            read.changed.notify_all();
+            said
+        });
+        let all_there = async {
+            while theirs.lock().unwrap().len() < 4 {
+                tokio::task::yield_now().await;
+            }
+        };
+        all_there.await;
+        far.cancel();
+        drop(b);
+        let said = tokio::task::spawn_blocking(move || reader.join().unwrap()).await.unwrap();
+        assert_eq!(said, "error: the link broke");
+    }
+}
+
+/// Whoever waits for a stream of a link that has ended hears so, however many are still held.
+#[tokio::test]
+async fn who_waits_for_a_stream_hears_that_the_link_ended() {
+    let token = CancellationToken::new();
+    let (a, _b, _) = linked(&token);
+    let mut held = Vec::new();
+    for _ in 0..OPEN_STREAMS {
+        held.push(a.open().await.unwrap());
+    }
+    let waiting = a.open();
+    a.sever();
+    let opened = tokio::time::timeout(Duration::from_secs(5), waiting).await;
+    assert!(opened.is_ok_and(|opened| opened.is_none()), "it waits for as long as any of those is held");
 }

@@ -26,6 +26,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::bucket::Bucket;
 use super::ingest::Intake;
+use super::places::Place;
 use super::write::{self, Asked, Written};
 use super::{list, members, put, refusal, scope, seen, shape};
 use crate::duties::Act;
@@ -41,7 +42,7 @@ const TRIES: usize = 4;
 /// How long a site may take to say whether it has room: a client waits for it, and others may have.
 const OFFER_WAIT: Duration = Duration::from_secs(10);
 /// Forwarded bodies that a site takes in at once: each holds a chunk's room for as long as the other site's client likes,
-/// and the clients here want some, too.
+/// and the clients here want some, too. Half of them to one site.
 pub(crate) const TAKEN_AT_ONCE: usize = 16;
 /// What is sent of a body at once: little enough that a slow link takes it within [`PIECE_WAIT`].
 const PIECE_BYTES: usize = 64 << 10;
@@ -248,7 +249,7 @@ pub(crate) async fn take(
     mut stream: Stream,
 ) -> Result<(), PeerError> {
     let Replace { put, heads } = asked;
-    let response = match ready(site, &put, &heads).await {
+    let response = match ready(site, from, &put, &heads).await {
         Err(error) => list::refused(&error),
         Ok((bucket, heads, _taken)) => {
             frame::write(&mut stream, &codec::encode(&Response::Done)).await?;
@@ -267,9 +268,10 @@ pub(crate) async fn take(
 /// The bucket, what the other site knows of the key, and room for one body more.
 async fn ready(
     site: &Arc<Site>,
+    from: SiteId,
     asked: &Forward,
     heads: &[Bytes],
-) -> Outcome<(Bucket, Vec<Record>, OwnedSemaphorePermit)> {
+) -> Outcome<(Bucket, Vec<Record>, (OwnedSemaphorePermit, Place))> {
     let heads = seen::heard(asked.bucket, &asked.key, heads)?;
     let bucket = scope::claimed(site, asked.bucket).await?;
     if let Some(why) = reason(site, &bucket, asked.length) {
@@ -280,8 +282,9 @@ async fn ready(
         site.check_takes(&bucket)?;
     }
     let busy = || ServiceError::full(Reason::Forwards, "too many bodies of other sites are on their way");
+    let place = site.takers.take(from).ok_or_else(busy)?;
     let taken = site.taken.clone().try_acquire_owned().map_err(|_| busy())?;
-    Ok((bucket, heads, taken))
+    Ok((bucket, heads, (taken, place)))
 }
 
 /// Takes the body in and writes. A stream that ends before the body did leaves nothing.

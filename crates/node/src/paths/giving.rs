@@ -5,16 +5,16 @@
 //! same budget; so many at once at most, half of them to one site, and to none that takes nothing; what finds no room, or no link,
 //! is not given: the asker, who was told that it comes, asks for it.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use skerry_base::BucketId;
 use skerry_base::codec;
-use skerry_base::{BucketId, SiteId};
 use skerry_federation::budget::Class;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
+use super::places::Places;
 use super::{answer, seek};
 use crate::drive::Give;
 use crate::net::frame;
@@ -27,56 +27,15 @@ use crate::telemetry::Kind;
 
 /// What is given at once, over all sites.
 pub(crate) const GIVEN_AT_ONCE: usize = 64;
-/// Of these to one site: one that asks for much, or takes it slowly, leaves the others their places.
-const TO_ONE: usize = 32;
 /// What waits for that; more is left to be asked for.
 pub(crate) const WAITING: usize = 256;
 /// A site that takes no byte of a chunk for so long, or not the answer before it, is given nothing more.
 const STALLED: Duration = Duration::from_secs(30);
 
-/// How many are given to whom. Clones count together.
-#[derive(Debug, Clone, Default)]
-struct Places(Arc<Lock<BTreeMap<SiteId, usize>>>);
-
-/// One of them, until it is dropped.
-#[derive(Debug)]
-struct Place {
-    places: Places,
-    to: SiteId,
-}
-
-impl Places {
-    fn taken(&self) -> MutexGuard<'_, BTreeMap<SiteId, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self, to: SiteId) -> Option<Place> {
-        let mut taken = self.taken();
-        let of_it = taken.entry(to).or_default();
-        if *of_it >= TO_ONE {
-            return None;
-        }
-        *of_it += 1;
-        Some(Place { places: self.clone(), to })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = self.places.taken();
-        if let Some(of_it) = taken.get_mut(&self.to) {
-            *of_it -= 1;
-            if *of_it == 0 {
-                taken.remove(&self.to);
-            }
-        }
-    }
-}
-
 /// Gives until the site stops.
 pub(crate) async fn work(site: Arc<Site>, tasks: Tasks, asked: Arc<Mutex<mpsc::Receiver<Give>>>) {
     let (mut asked, room) = (asked.lock().await, Arc::new(Semaphore::new(GIVEN_AT_ONCE)));
-    let places = Places::default();
+    let places = Places::of(GIVEN_AT_ONCE);
     while let Some(give) = asked.recv().await {
         let Some(place) = places.take(give.to) else { continue };
         let Ok(permit) = room.clone().acquire_owned().await else { return };
@@ -130,26 +89,5 @@ fn of(bucket: BucketId, wanted: &[u8]) -> Result<Sought, PeerError> {
     match sought.read.bucket == bucket {
         true => Ok(sought),
         false => Err(PeerError::Senseless("something of another bucket than was asked for")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    #[test]
-    fn a_site_that_is_given_much_leaves_the_others_their_places() {
-        let places = Places::default();
-        let [one, two] = [1, 2].map(|id| SiteId([id; 16]));
-        let mut held: Vec<_> = std::iter::from_fn(|| places.take(one)).collect();
-        assert_eq!(held.len(), TO_ONE);
-        const { assert!(TO_ONE < GIVEN_AT_ONCE) };
-        drop(places.take(two).unwrap());
-        held.pop();
-        held.push(places.take(one).unwrap());
-        assert!(places.take(one).is_none());
-        held.clear();
-        assert!(places.taken().is_empty(), "nothing is kept of who is given nothing");
     }
 }

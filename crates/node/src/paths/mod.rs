@@ -34,6 +34,7 @@ mod nearby;
 pub(crate) mod newer;
 pub(crate) mod objects;
 pub(crate) mod orphans;
+pub(crate) mod places;
 pub(crate) mod put;
 pub(crate) mod refusal;
 pub(crate) mod register;

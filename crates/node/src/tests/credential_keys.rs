@@ -233,3 +233,38 @@ async fn a_key_that_a_site_was_started_with_opens_before_any_other_site_answers(
     assert_eq!(listed(one, &key().id).await.known_to, ["site-2"]);
     world.stop().await;
 }
+
+/// Whoever asks again with a token that was used is told again who all the others are and where, and the first key: also one
+/// that was expelled meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_was_expelled_is_not_welcomed_again_by_its_old_token() {
+    use crate::trust::invite::{InviteBook, Invited};
+    use crate::trust::{Identity, SiteTrust, join};
+    use std::sync::Arc;
+
+    let world = TestWorld::new(1).await;
+    let one = &world.sites[0];
+    let directory = tempfile::tempdir().unwrap();
+    let door = crate::welcome::Door {
+        trust: Arc::new(SiteTrust::load(one.directory.path()).unwrap()),
+        invites: Arc::new(InviteBook::open(&directory.path().join("invites.json")).unwrap()),
+    };
+    let invited = Invited { name: "south", seat: None };
+    let (hour, now) = (std::time::Duration::from_secs(3600), one.site().clock.wall());
+    let token = door.invites.invite(&door.trust, invited, Vec::new(), hour, now).unwrap().token;
+    let pkcs8 = Identity::generate().unwrap().pkcs8().to_vec();
+    let join = async || {
+        let identity = Identity::from_pkcs8(&pkcs8).unwrap();
+        let (key, (here, there)) = (identity.public(), tokio::io::duplex(1 << 20));
+        let joining = join::join(Box::new(there), &token, identity, Vec::new());
+        let opening = door.open(one.site(), key, Box::new(here));
+        tokio::join!(joining, opening).0
+    };
+    join().await.unwrap();
+    one.until("it is known", || async { one.site().peers.roster.count() == 2 }).await;
+    expel(one, "south").await;
+    one.until("it belongs no more", || async { one.site().peers.roster.count() == 1 }).await;
+    let again = join().await.map(|welcome| welcome.roster.len());
+    assert!(again.is_err(), "it is told the records of {again:?} sites, and the credential key");
+    world.stop().await;
+}

@@ -335,3 +335,51 @@ async fn releases_before_hear_of_a_forwarded_write_what_they_always_heard() {
         world.stop().await;
     }
 }
+
+/// Bodies that one site forwards, however slowly they come, leave room for those of another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_of_one_site_do_not_take_all_room_for_forwarded_ones() {
+    use crate::net::frame;
+    use crate::paths::forward::TAKEN_AT_ONCE;
+    use crate::peers::message::{Condition, Forward, Response};
+
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    for site in [two, three] {
+        follows(site).await;
+    }
+    world.until_linked(two, one).await;
+    world.until_linked(three, one).await;
+    drain(two, "site-2").await;
+    drain(three, "site-3").await;
+    three.put("photos", "before", "1").await.unwrap();
+    let bucket = one.site().bucket("photos").await.unwrap().unwrap().id;
+    let mut slow = Vec::new();
+    for number in 0..=TAKEN_AT_ONCE / 2 {
+        let mut stream = two.site().peers.net().open(one.node()).await.unwrap();
+        let forward = Forward {
+            bucket,
+            key: format!("slow-{number}"),
+            object: Box::default(),
+            condition: Condition::default(),
+            writer: "AKIA".into(),
+            length: Some(1 << 20),
+        };
+        let asked = codec::encode(&Request::Forward(Box::new(forward)));
+        frame::write(&mut stream, &asked).await.unwrap();
+        let answer = frame::read(&mut stream).await.unwrap().unwrap();
+        let answer = codec::decode::<Response>(&answer).unwrap();
+        if number == TAKEN_AT_ONCE / 2 {
+            assert!(matches!(answer, Response::Refused { .. }), "{answer:?}");
+            continue;
+        }
+        assert_eq!(answer, Response::Done);
+        // A byte a minute is enough to go on.
+        frame::write(&mut stream, b"x").await.unwrap();
+        slow.push(stream);
+    }
+    let put = three.put("photos", "k", "1").await.map(drop);
+    assert!(put.is_ok(), "{put:?}");
+    world.stop().await;
+}

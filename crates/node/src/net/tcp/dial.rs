@@ -185,7 +185,9 @@ async fn dial(shared: &Arc<Shared>, node: NodeId, want: Wanted) -> Result<greet:
     match timeout(HANDSHAKE, greeting).await {
         Ok(Ok(greeted)) => {
             shared.state(|state| {
-                if let Some(peer) = state.peers.get_mut(&node).filter(|peer| peer.standing.is_some()) {
+                let is_link = matches!(greeted, greet::Greeted::Link(_));
+                let standing = |peer: &&mut super::PeerState| is_link && peer.standing.is_some();
+                if let Some(peer) = state.peers.get_mut(&node).filter(standing) {
                     peer.dialled = Some(connection.address);
                 }
             });
@@ -371,5 +373,34 @@ mod tests {
         assert_eq!(longest(), EACH);
         net.set_rest(node, Some(Duration::from_secs(600)));
         assert_eq!(longest(), LONGEST, "its links rest");
+    }
+
+    #[tokio::test]
+    async fn a_spare_connection_is_not_taken_for_the_one_that_was_dialled() {
+        use super::super::tests::linked;
+        for _ in 0..8 {
+            let (a, b) = linked().await;
+            for (site, other) in [(&a, &b), (&b, &a)] {
+                let shared = &site.net.shared;
+                let dialled =
+                    |shared: &Shared| shared.state(|state| state.peers[&other.node()].dialled.clone());
+                if dialled(shared).is_some() {
+                    continue;
+                }
+                // As one that was under way when the link came up.
+                let want = shared.state(|state| Wanted {
+                    address: PeerAddress {
+                        key: other.identity.public(),
+                        addresses: vec![other.net.address().to_string()],
+                    },
+                    counters: state.peers[&other.node()].counters.clone(),
+                    last: greet::LinkId::default(),
+                    token: state.connected.child_token(),
+                });
+                let greeted = dial(shared, other.node(), want).await.unwrap();
+                assert!(matches!(greeted, greet::Greeted::Spare));
+                assert_eq!(dialled(shared), None, "the other end dialled the link");
+            }
+        }
     }
 }

@@ -26,6 +26,8 @@ use crate::trust::PublicKey;
 const LOOK: Duration = Duration::from_secs(1);
 /// After one that was not made none is tried for so long.
 const PAUSE: Duration = Duration::from_secs(60);
+/// One that ended sooner the other end did not want.
+const LASTS: Duration = Duration::from_secs(2);
 /// The answer to who names the link that stands.
 const TAKEN: u8 = 1;
 /// To anybody else.
@@ -145,19 +147,34 @@ async fn make(shared: Arc<Shared>, wanted: Dial, now: Instant) {
     shared.state(|state| {
         if let Some(beside) = state.beside(node, id) {
             beside.dialling = beside.dialling.saturating_sub(1);
-            if !is_made {
-                beside.not_before = Instant(now.0.saturating_add(PAUSE.as_nanos() as u64));
-            }
         }
     });
+    if !is_made {
+        pause(&shared, (node, id), now, Duration::ZERO);
+    }
     match made {
         Some(Ok((stream, way))) => {
+            let begun = pace::now();
             run(&shared, (node, id), stream, (true, token)).await;
             drop(way);
+            let stood = pace::now().saturating_duration_since(begun);
+            if stood < LASTS {
+                // The other end did not want it: it is not asked again at once.
+                pause(&shared, (node, id), now, stood);
+            }
         }
         Some(Err(error)) => tracing::debug!(peer = %node, %error, "no further connection beside the link"),
         None => {}
     }
+}
+
+/// None is dialled for a while, from so long after `now`.
+fn pause(shared: &Shared, (node, id): (NodeId, LinkId), now: Instant, after: Duration) {
+    shared.state(|state| {
+        if let Some(beside) = state.beside(node, id) {
+            beside.not_before = now.after(after + PAUSE);
+        }
+    });
 }
 
 async fn connect(shared: &Shared, wanted: Dial) -> Result<(dial::Socket, Option<ways::Way>), NetError> {
@@ -181,7 +198,8 @@ async fn connect(shared: &Shared, wanted: Dial) -> Result<(dial::Socket, Option<
     }
 }
 
-/// Takes one that the other end dialled, if it names the link that stands; the future runs it to its end.
+/// Takes one that the other end dialled, if it names the link that stands and nobody pays for what crosses; the future runs it to
+/// its end. Where both ends dial at once the arbiter of the pair takes none: else each would have its own, and let them go.
 pub(super) async fn accept<S>(
     shared: &Arc<Shared>,
     mut stream: S,
@@ -192,7 +210,11 @@ where
 {
     let id = LinkId::read(&mut stream).await?;
     let token = shared.state(|state| {
-        state.beside(peer, id).filter(|beside| beside.count() < MOST)?;
+        if state.paid.contains(&peer) {
+            return None;
+        }
+        let dialling = |beside: &Beside| if shared.node < peer { beside.dialling } else { 0 };
+        state.beside(peer, id).filter(|beside| beside.count() + dialling(beside) < MOST)?;
         Some(state.peers.get(&peer)?.standing.as_ref()?.token.child_token())
     });
     stream.write_u8(if token.is_some() { TAKEN } else { REFUSED }).await?;

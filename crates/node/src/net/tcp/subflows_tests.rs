@@ -184,3 +184,52 @@ async fn a_release_before_takes_none_and_is_left_alone() {
     assert_eq!(not_before, second(PAUSE.as_secs()));
     echo(&a, &b, b"the link stands").await;
 }
+
+/// As after dials that crossed: the one that came second, and is no link, leaves its address as if it were.
+fn both_have_dialled(a: &Site, b: &Site) {
+    for (site, other) in [(a, b), (b, a)] {
+        let address = other.net.address().to_string();
+        site.net.shared.state(|state| state.peers.get_mut(&other.node()).unwrap().dialled = Some(address));
+    }
+}
+
+/// None is on its way to be made.
+async fn settled(a: &Site, b: &Site) {
+    let dialling =
+        |site: &Site, other: &Site| site.net.shared.state(|state| state.peers[&other.node()].beside.dialling);
+    until("none is being made", || dialling(a, b) + dialling(b, a) == 0 && both(a, b)[0] == both(a, b)[1])
+        .await;
+}
+
+/// Both ends take themselves for the one that dialled, and look at the same moment, each second.
+#[tokio::test]
+async fn where_both_ends_dial_at_once_those_of_the_arbiter_stand() {
+    let (a, b) = linked().await;
+    both_have_dialled(&a, &b);
+    busy(&a, &b, 0).await;
+    for at in 2..12 {
+        settled(&a, &b).await;
+        assert_eq!(both(&a, &b), [1 + MOST, 1 + MOST]);
+        [&a, &b].iter().for_each(|site| look(&site.net.shared, second(at), 1));
+    }
+}
+
+/// Whoever hears of it first that somebody pays ends them; the other end does not make new ones each second.
+#[tokio::test]
+async fn who_has_not_heard_yet_that_somebody_pays_does_not_dial_again_and_again() {
+    let (a, b) = with_subflows().await;
+    let (dialler, other) = match a.net.shared.state(|state| state.peers[&b.node()].dialled.is_some()) {
+        true => (&a, &b),
+        false => (&b, &a),
+    };
+    other.net.shared.state(|state| state.paid = [dialler.node()].into());
+    let sent = || dialler.net.traffic()[0].crossed();
+    let before = sent();
+    for at in 10..20 {
+        look(&other.net.shared, second(at), 1);
+        until("they are gone", || both(&a, &b) == [1, 1]).await;
+        look(&dialler.net.shared, second(at), 1);
+        settled(&a, &b).await;
+    }
+    assert!(sent() - before < 20_000, "{} bytes crossed", sent() - before);
+}
