@@ -1,4 +1,4 @@
-//! Administration of a site: status, link, conflicts, invitations, keys, buckets.
+//! Administration of a site: status, link, conflicts, invitations; keys, buckets and the rest are handed to files of their own.
 //!
 //! Invariants: answered from this site alone, also while cut off; a secret is shown once, when it is made;
 //! the flag of `link cut` is durable before the links go.
@@ -18,43 +18,34 @@ use skerry_gateway::service::{
     RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest, ServiceError, SiteList,
     SiteStatus, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
-use skerry_model::bucket::{
-    self as model, AreaWish, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name,
-    document_object,
-};
-use skerry_model::record::Versioning;
+use skerry_model::bucket::{self as model, check_site_name};
 use skerry_model::space;
 
 use crate::areas;
+use crate::buckets_admin;
 use crate::clones;
-use crate::config::Copies;
 use crate::conflicts_admin;
 use crate::copies::{look, loss, only, others, surplus, wanted};
-use crate::credential_keys;
 use crate::drive::live::Liveness;
-use crate::following;
+use crate::keys_admin;
 use crate::link_admin;
 use crate::membership_admin;
 use crate::moves_admin;
 use crate::nodes;
-use crate::paths::bucket::{Bucket, Declared};
-use crate::paths::credentials::about;
+use crate::paths::bucket::Bucket;
 use crate::paths::members::{self, Unsent};
-use crate::paths::{buckets, conflicts, declared, home, scope, tenure};
+use crate::paths::{conflicts, home};
 use crate::peers::roster::Known;
 use crate::pins;
 use crate::replace_admin;
 use crate::site::{Site, unreadable};
 use crate::sites_admin;
 use crate::space_used;
-use crate::trust::access::{self, AccessKey};
 use crate::trust::invite::{Given, InviteError, Invited};
 use crate::uplink_admin;
 use crate::welcome::Door;
 use crate::workers::scrub;
 
-/// The owner of what is made without saying whose.
-const FIRST_OWNER: &str = "owner";
 /// How long an invitation lives unless said otherwise.
 const INVITED: Duration = Duration::from_secs(24 * 3600);
 /// Conflicts of one page unless said otherwise, and at most.
@@ -75,83 +66,6 @@ pub(crate) struct Admin {
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Makes sure that an access key with all rights and this secret exists; one that was disabled stays so.
-pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()> {
-    // Also one that an older release made: what is empty keeps nobody out.
-    key.is_said().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
-    if let Some(known) = site.access_key(&key.id).await? {
-        if known.status != model::KeyStatus::Active {
-            // A site that would not start for it would take its data away with the key.
-            tracing::error!(
-                access_key = key.id,
-                "the access key that the server was started with was disabled, which is for ever: it stays so; start the server \
-                 with another one, or none"
-            );
-            return Ok(());
-        }
-        let secret = site.credentials.ring.open(&about(&key.id), &known.secret).unwrap_or_default();
-        if secret == key.secret.as_bytes() {
-            return Ok(());
-        }
-        key.is_strong().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
-        tracing::warn!(
-            access_key = key.id,
-            "the access key gets the secret that the server was started with"
-        );
-    }
-    key.is_strong().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
-    make_key(site, key, FIRST_OWNER, "given at the start of the server", true).await.map(drop)
-}
-
-pub(crate) async fn make_key(
-    site: &Arc<Site>,
-    key: &AccessKey,
-    owner: &str,
-    description: &str,
-    admin: bool,
-) -> Outcome<KeyDocument> {
-    let sealed = credential_keys::seal(site, &about(&key.id), key.secret.as_bytes()).await?;
-    let document = KeyDocument {
-        secret: sealed.into(),
-        owner: owner.into(),
-        status: model::KeyStatus::Active,
-        created: site.clock.wall(),
-        expires: None,
-        sites: Vec::new(),
-        admin,
-        buckets: None,
-        read: true,
-        write: true,
-        policy: String::new(),
-        description: description.into(),
-    };
-    put_key(site, &key.id, document.clone()).await?;
-    Ok(document)
-}
-
-pub(crate) async fn put_key(site: &Arc<Site>, id: &str, document: KeyDocument) -> Outcome<()> {
-    let key = SystemKey::AccessKey(id.into()).to_string();
-    let decide =
-        move |_: &dyn View, wall| Ok(((), Some(Declared::document(key, document_object(&document, wall)))));
-    let ((), reached) = declared::declare(site, WRITER, decide).await?;
-    if let Err(why) = reached {
-        tracing::info!(why, "the other nodes of the site hear of an access key in a moment");
-    }
-    Ok(())
-}
-
-fn key_status(id: &str, document: &KeyDocument, known_to: Vec<String>) -> KeyStatus {
-    KeyStatus {
-        version: VERSION,
-        id: id.into(),
-        name: document.description.clone(),
-        owner: document.owner.clone(),
-        created_ms: document.created.0,
-        enabled: document.status == model::KeyStatus::Active,
-        known_to,
-    }
 }
 
 impl Admin {
@@ -195,143 +109,6 @@ impl Admin {
             duty: sites_admin::duty_word(&site.duties.of(id)).into(),
         }
     }
-
-    async fn bucket_status(&self, bucket: Bucket) -> Outcome<BucketStatus> {
-        let id = bucket.id;
-        let sums = self.site.read(move |view| space::sums(view, id).map_err(unreadable)).await?;
-        let (rules, count) = look::counted(&self.site, &bucket).await?;
-        let others = self.site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
-        let own = self.site.is_member(id).then_some(self.site.id);
-        let mut members: Vec<String> =
-            own.into_iter().chain(others).map(|member| self.site.peers.roster.name(member)).collect();
-        members.sort();
-        let heir = tenure::heir(&self.site, id).await?;
-        Ok(BucketStatus {
-            version: VERSION,
-            name: bucket.name.clone(),
-            id: id.to_string(),
-            owner: bucket.owner.clone(),
-            created_ms: bucket.created.0,
-            versioning: versioning_name(bucket.versioning).into(),
-            ack_scope: scope::shown(&bucket.config),
-            copies: u32::from(bucket.config.copies_in_all()),
-            copies_in: copies_in(&bucket.config),
-            lives_in: bucket.config.lives_in().unwrap_or_default().to_owned(),
-            // Who is no member sees to nothing, and does not know.
-            areas: if own.is_some() { wanted::shown(&rules, &count) } else { Vec::new() },
-            surplus: surplus::status_of(&self.site, id),
-            follow: follow_name(bucket.config.follow).into(),
-            residency: bucket.config.residency.iter().map(|id| self.site.peers.roster.name(*id)).collect(),
-            miss: if bucket.config.miss == Miss::Local { "local" } else { "ask" }.into(),
-            objects: sums.keys,
-            bytes: sums.bytes,
-            unprotected_bytes: count.unprotected,
-            conflicts: sums.conflicts,
-            members,
-            home: bucket.epoch.map(|_| self.site.peers.roster.name(bucket.home)).unwrap_or_default(),
-            home_epoch: bucket.epoch.unwrap_or(0),
-            home_heir: heir.map(|heir| self.site.peers.roster.name(heir)).unwrap_or_default(),
-            join: bucket.config.joins().name().into(),
-            join_here: self.site.joins_here(id).map(|joins| joins.name().into()).unwrap_or_default(),
-            pins: pins::of_bucket(&self.site, &bucket),
-            standing: membership_admin::standing(&self.site, &bucket).into(),
-            prefixes: following::status(&self.site, id).await?,
-        })
-    }
-}
-
-const fn versioning_name(versioning: Versioning) -> &'static str {
-    match versioning {
-        Versioning::Off => "off",
-        Versioning::Enabled => "enabled",
-        Versioning::Suspended => "suspended",
-    }
-}
-
-const fn follow_name(follow: Follow) -> &'static str {
-    match follow {
-        Follow::Records => "records",
-        Follow::Small => "small",
-        Follow::All => "all",
-    }
-}
-
-/// Whose a key or a bucket is.
-fn owner(asked: Option<&str>) -> Outcome<&str> {
-    let owner = asked.unwrap_or(FIRST_OWNER);
-    let sound = !owner.is_empty() && owner.len() <= 64 && !owner.chars().any(char::is_control);
-    sound
-        .then_some(owner)
-        .ok_or_else(|| ServiceError::invalid("an owner has 1 to 64 letters and no control characters"))
-}
-
-/// How many copies a bucket may ask for.
-fn copies(wanted: u32) -> Outcome<u8> {
-    let copies = u8::try_from(wanted).ok().filter(|copies| (1..=Copies::MOST).contains(copies));
-    copies.ok_or_else(|| ServiceError::invalid(format!("copies are 1 to {}, not {wanted}", Copies::MOST)))
-}
-
-/// Says how many copies are wanted: alone the number asks nothing of areas.
-fn set_copies(config: &mut BucketConfig, number: Option<u32>, text: Option<&str>) -> Outcome<()> {
-    let number = number.map(copies).transpose()?;
-    match (number, text) {
-        (None, None) => {}
-        (Some(number), None) => config.set_copies(number, &AreaWish::default()),
-        (number, Some(text)) => {
-            let (all, wish) =
-                AreaWish::parse(text).map_err(|error| ServiceError::invalid(error.to_string()))?;
-            config.set_copies(number.map_or(all, |number| number.max(all)), &wish);
-        }
-    }
-    Ok(())
-}
-
-/// What areas are to hold, in words.
-fn copies_in(config: &BucketConfig) -> String {
-    match config.area_wish() {
-        Some(wish) => wish.to_string(),
-        None => config.copies_in_words(),
-    }
-}
-
-/// Changes settings as asked, or says which cannot be.
-fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
-    if let Some(versioning) = &patch.versioning {
-        config.versioning = match versioning.as_str() {
-            "enabled" => Versioning::Enabled,
-            "suspended" => Versioning::Suspended,
-            other => {
-                return Err(ServiceError::invalid(format!(
-                    "versioning is enabled or suspended, not {other}"
-                )));
-            }
-        };
-    }
-    if let Some(scope) = &patch.ack_scope {
-        scope::set(config, scope)?;
-    }
-    set_copies(config, patch.copies, patch.copies_in.as_deref())?;
-    match patch.lives_in.as_deref() {
-        None => {}
-        Some("" | "all") => config.set_lives_in(""),
-        Some(area) if model::is_area_name(area) => config.set_lives_in(area),
-        Some(other) => return Err(ServiceError::invalid(format!("`{other}` is no name of an area"))),
-    }
-    config.miss = match patch.miss.as_deref() {
-        None => config.miss,
-        Some("ask") => Miss::Ask,
-        Some("local") => Miss::Local,
-        Some(other) => return Err(ServiceError::invalid(format!("miss is ask or local, not {other}"))),
-    };
-    if let Some(join) = &patch.join {
-        config.set_joins(membership_admin::parse(join)?);
-    }
-    match patch.follow.as_deref() {
-        None => {}
-        Some("records") => config.follow = Follow::Records,
-        Some(other) => return Err(ServiceError::not_implemented(&format!("follow = {other}"))),
-    }
-    Ok(())
 }
 
 #[async_trait]
@@ -567,65 +344,23 @@ impl AdminService for Admin {
     }
 
     async fn keys(&self) -> Outcome<KeyList> {
-        let keys = credential_keys::exposed(&self.site).await?.into_iter();
-        let keys = keys.map(|(id, document, known_to)| key_status(&id, &document, known_to)).collect();
-        Ok(KeyList { version: VERSION, keys })
+        keys_admin::list(self).await
     }
 
     async fn create_key(&self, request: KeyCreate) -> Outcome<KeyCreated> {
-        let key =
-            access::generate().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
-        let owner = owner(request.owner.as_deref())?;
-        let name = request.name.as_deref().unwrap_or_default();
-        if name.len() > 256 || name.chars().any(char::is_control) {
-            return Err(ServiceError::invalid(
-                "the name of a key has at most 256 letters and no control characters",
-            ));
-        }
-        let document = make_key(&self.site, &key, owner, name, false).await?;
-        Ok(KeyCreated { key: key_status(&key.id, &document, Vec::new()), secret: key.secret })
+        keys_admin::create(self, request).await
     }
 
     async fn disable_key(&self, id: &str) -> Outcome<KeyStatus> {
-        let found = self.site.access_key(id).await?;
-        let unknown = || {
-            let message = crate::paths::bucket::unknown_key().message().to_owned();
-            ServiceError::new(ErrorKind::NoSuchAccessKey, message)
-        };
-        let mut document = found.ok_or_else(unknown)?;
-        document.status = model::KeyStatus::Disabled;
-        put_key(&self.site, id, document.clone()).await?;
-        // Who knew it does not matter any more.
-        Ok(key_status(id, &document, Vec::new()))
+        keys_admin::disable(self, id).await
     }
 
     async fn buckets(&self) -> Outcome<BucketList> {
-        let system = self.site.system;
-        let found =
-            self.site.read(move |view| model::list_buckets(view, system, None).map_err(unreadable)).await?;
-        let mut buckets = Vec::with_capacity(found.len());
-        for resolved in found {
-            buckets.push(self.bucket_status(Bucket::of(resolved)).await?);
-        }
-        Ok(BucketList { version: VERSION, buckets })
+        buckets_admin::list(self).await
     }
 
     async fn create_bucket(&self, request: BucketCreate) -> Outcome<BucketStatus> {
-        let owner = owner(request.owner.as_deref())?;
-        let name = buckets::name_here(&self.site, &request.name);
-        // Before anything is made: what is refused is not there afterwards.
-        set_copies(&mut BucketConfig::default(), request.copies, request.copies_in.as_deref())?;
-        match request.unique {
-            true => buckets::create_unique(&self.site, WRITER, owner, &name).await?,
-            // Whether the other nodes have it is not told here: they hear of it.
-            false => drop(buckets::create(&self.site, WRITER, owner, &name, None).await?),
-        }
-        if request.copies.is_none() && request.copies_in.is_none() {
-            return self.bucket(&name).await;
-        }
-        let (copies, copies_in) = (request.copies, request.copies_in);
-        let settings = BucketPatch { copies, copies_in, ..BucketPatch::default() };
-        self.update_bucket(&name, settings).await
+        buckets_admin::create(self, request).await
     }
 
     async fn move_home(&self, name: &str, request: HomeRequest) -> Outcome<HomeState> {
@@ -638,7 +373,7 @@ impl AdminService for Admin {
     }
 
     async fn bucket(&self, name: &str) -> Outcome<BucketStatus> {
-        self.bucket_status(self.site.known(name).await?).await
+        buckets_admin::status(self, self.site.known(name).await?).await
     }
 
     async fn pins(&self) -> Outcome<PinList> {
@@ -666,16 +401,7 @@ impl AdminService for Admin {
     }
 
     async fn update_bucket(&self, name: &str, request: BucketPatch) -> Outcome<BucketStatus> {
-        let bucket = self.site.known(name).await?;
-        let residency = request.residency.as_deref().map(|names| self.resident(names)).transpose()?;
-        let change = move |config: &mut BucketConfig| {
-            if let Some(residency) = &residency {
-                config.residency.clone_from(residency);
-            }
-            patch(config, &request)
-        };
-        drop(buckets::change(&self.site, WRITER, &bucket, change).await?);
-        self.bucket(name).await
+        buckets_admin::update(self, name, request).await
     }
 }
 
@@ -717,7 +443,7 @@ impl Admin {
     }
 
     /// The sites of these names.
-    fn resident(&self, names: &[String]) -> Outcome<Vec<SiteId>> {
+    pub(crate) fn resident(&self, names: &[String]) -> Outcome<Vec<SiteId>> {
         let mut ids = names.iter().map(|name| self.site_named(name)).collect::<Outcome<Vec<_>>>()?;
         ids.sort();
         ids.dedup();

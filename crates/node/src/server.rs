@@ -373,7 +373,7 @@ impl Core {
             )?;
         }
         if let Some(key) = access_key {
-            refusal::unless_full("the access key", crate::admin::ensure_key(&self.site, &key).await)?;
+            refusal::unless_full("the access key", crate::keys_admin::ensure_key(&self.site, &key).await)?;
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ async fn a_record_of_a_key_that_says_nothing_opens_to_nobody() {
     let site = &world.sites[0];
     for (id, secret) in [("", ""), ("SKNOTHING", ""), ("", "secretsecret")] {
         let empty = AccessKey { id: id.into(), secret: secret.into() };
-        crate::admin::make_key(site.site(), &empty, "owner", "", true).await.unwrap();
+        crate::keys_admin::make_key(site.site(), &empty, "owner", "", true).await.unwrap();
         let refused = site.services().credentials.credential(id).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidAccessKeyId, "{id:?} {secret:?}");
     }
@@ -71,7 +71,7 @@ async fn a_key_that_is_limited_to_some_buckets_lists_these() {
         site.create_bucket(name).await.unwrap();
     }
     let given = AccessKey { id: "SKLIMITED".into(), secret: "secretsecret".into() };
-    let document = crate::admin::make_key(site.site(), &given, "ann", "", false).await.unwrap();
+    let document = crate::keys_admin::make_key(site.site(), &given, "ann", "", false).await.unwrap();
     let asks = RequestContext {
         principal: Principal { access_key: given.id.clone(), owner: "ann".into() },
         ..context()
@@ -82,7 +82,7 @@ async fn a_key_that_is_limited_to_some_buckets_lists_these() {
     };
     assert!(listed().await.is_empty(), "none is its own");
     let limited = KeyDocument { buckets: Some(vec!["none".into(), "photos".into()]), ..document };
-    crate::admin::put_key(site.site(), &given.id, limited).await.unwrap();
+    crate::keys_admin::put_key(site.site(), &given.id, limited).await.unwrap();
     assert_eq!(listed().await, ["photos"]);
     world.stop().await;
 }
