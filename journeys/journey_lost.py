@@ -1,11 +1,13 @@
 """A site is declared lost: what it alone had is listed and answered honestly, and it comes back with its disk."""
 
 import json
+import shutil
 
 from botocore.exceptions import ClientError
 
 from checks import equal, expect, wait_for
 from clients import boto, content
+from journey_copies import info
 from journey_islands import snapshot
 
 
@@ -94,6 +96,49 @@ def lost(checks, demo):
         equal((read["Body"].read(), read["VersionId"]), (new, version), "the real version")
         expect("x-skerry-lost" not in read["ResponseMetadata"]["HTTPHeaders"], "it is the version that was asked for")
         equal(state(demo, 1)["count"], 2, "what was said is not forgotten")
+
+
+    rotten(checks, demo, one, three)
+
+
+def rot(directory, name):
+    """A frame of the journal rots in which this stands, and the index is lost."""
+    for segment in sorted((directory / "data/journal").iterdir(), reverse=True):
+        content = segment.read_bytes()
+        at = content.rfind(name)
+        if at >= 0:
+            segment.write_bytes(content[:at] + bytes(byte ^ 0xFF for byte in name) + content[at + len(name):])
+            shutil.rmtree(directory / "data/index")
+            return
+    raise AssertionError(f"{name} is not in the journal")
+
+
+def rotten(checks, demo, one, three):
+    """A damaged site goes on without one that was declared lost, and hears it when it is back after all."""
+    bucket = "rots"
+    one.create_bucket(Bucket=bucket)
+    for key in ("first", "which-rots", "later"):
+        one.put_object(Bucket=bucket, Key=key, Body=content(100, key))
+    wait_for("the bucket at site 3", lambda: "later" in snapshot(three, bucket))
+    demo.run("bucket", "join", bucket, "--site", demo.site(3).name)
+    wait_for("the records at site 3", lambda: info(demo, bucket, 3)["standing"] == "member")
+    demo.kill(3)
+    demo.kill(1)
+    rot(demo.directory / demo.site(1).name, b"which-rots")
+    demo.restart(1)
+    with checks.check("lost: a site whose journal rotted goes on without one that is declared lost"):
+        expect(demo.status(1, codes=(0, 4))["anew"] is not None, "it waits for all others")
+        declared(demo, "declare-lost", "-y", at=2)
+        wait_for("it is whole", lambda: demo.status(1, codes=(0, 4)).get("anew") is None, 60)
+    with checks.check("lost: once that one is back it starts itself anew, with the same process id, and hears it"):
+        site, log = demo.site(1), demo.directory / demo.site(1).name / "skerry.log"
+        starts = log.read_text(errors="replace").count("store opened")
+        demo.restart(3)
+        wait_for("it has started anew", lambda: log.read_text(errors="replace").count("store opened") > starts, 60)
+        wait_for("it is ready", lambda: site.process.poll() is None and site.ready(), 30)
+        wait_for("it has all", lambda: demo.status(1, codes=(0, 4)).get("anew") is None, 60)
+        equal(sorted(snapshot(one, bucket)), ["first", "later", "which-rots"], "LIST")
+        equal(one.get_object(Bucket=bucket, Key="which-rots")["Body"].read(), content(100, "which-rots"), "its body")
 
 
 def state(demo, number):

@@ -7,8 +7,8 @@ use skerry_base::SiteId;
 use skerry_base::kv::View;
 use skerry_federation::budget::Class;
 use skerry_gateway::service::{
-    AddressRequest, ChecksumKind, ChecksumShape, CreateUpload, DutyRequest, ErrorKind, ExpelRequest,
-    ObjectHeaders, RenameRequest, SiteStatus, UploadTarget, WriteCondition,
+    AddressRequest, BucketPatch, ChecksumKind, ChecksumShape, CreateUpload, DutyRequest, ErrorKind,
+    ExpelRequest, ObjectHeaders, RenameRequest, SiteStatus, UploadTarget, WriteCondition,
 };
 use skerry_model::bucket::{Duty, OnDuty};
 use skerry_model::{Record, space};
@@ -122,6 +122,33 @@ async fn a_drained_site_may_be_switched_off_and_nothing_is_lost() {
         assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{lost}");
     }
     world.sites[1].put_if("alone", "new", "two", absent()).await.unwrap();
+    world.stop().await;
+}
+
+/// What may lie at nobody else is said: nothing else would tell why a drain does not end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_names_the_bucket_that_may_lie_nowhere_else() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    two.create_bucket("here-only").await.unwrap();
+    let at = |sites: &[&str]| {
+        let residency = Some(sites.iter().map(|site| (*site).to_owned()).collect());
+        BucketPatch { residency, ..BucketPatch::default() }
+    };
+    let admin = &two.services().admin;
+    admin.update_bucket("here-only", at(&["site-2"])).await.unwrap();
+    two.put("here-only", "k", noise(40_000, 1)).await.unwrap();
+    say(two, "site-2", "drain").await;
+    let told = || async {
+        let drain = shown(two, "site-2").await.drain;
+        drain.is_some_and(|drain| drain.waits_for.contains("payload of here-only may lie at no other site"))
+    };
+    two.until("it says why it does not end", told).await;
+    knows(one, "here-only").await;
+    let elsewhere = &one.services().admin;
+    elsewhere.update_bucket("here-only", at(&["site-1", "site-2"])).await.unwrap();
+    until_duty(two, "site-2", "empty").await;
+    assert_eq!(one.get("here-only", "k").await.unwrap(), noise(40_000, 1));
     world.stop().await;
 }
 

@@ -29,13 +29,13 @@ mod words;
 
 use self::pace::{rest_after, stuck, stuck_for};
 use self::pages::Pages;
-use self::words::{Unread, unread, waits_for};
+use self::words::{Unread, confined, unread, waits_for};
 use super::copies::Refusal;
 use super::{Worker, Workers, copies};
 use crate::copies::behind::Behind;
 use crate::copies::handover::{self, Kept, Loose};
 use crate::copies::lives;
-use crate::paths::bucket::Declared;
+use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::{held, home};
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, unreadable};
@@ -95,6 +95,8 @@ struct Under {
     /// With which record that no feed covers the next look goes on; none: with the first.
     loose_from: Option<(BucketId, Dot)>,
     few: Few,
+    /// A bucket of which something is lacking that may lie at nobody who could take it.
+    confined: Option<String>,
     /// What does not read, of the look at hand.
     unread: Unread,
     looked: Instant,
@@ -175,6 +177,7 @@ impl Drainer {
                 pages: Pages::default(),
                 loose_from: None,
                 few: Few::default(),
+                confined: None,
                 unread: Unread::default(),
                 looked: now,
                 settles: was_empty.then(|| now.after(SETTLE)),
@@ -306,7 +309,9 @@ impl Drainer {
     ) -> Outcome<Input> {
         let (mut bodies, mut bytes, mut believed, mut others) = (0, 0, 0, 0);
         let claims = handover::claims(&self.site).await?;
-        (under.few, under.unread) = Default::default();
+        (under.few, under.unread, under.confined) = Default::default();
+        let there = self.there();
+        let is_confined = |bucket: &Bucket| !there.iter().any(|other| bucket.may_lie_at(*other));
         under.pages.begin();
         let first = under.pages.first();
         for (&bucket, covered) in own.range(first..).chain(own.range(..first)) {
@@ -329,6 +334,9 @@ impl Drainer {
                         Lack::Places(places) => places,
                     };
                     bodies += 1;
+                    if claims.get(&bucket).is_some_and(is_confined) {
+                        under.confined.get_or_insert_with(name);
+                    }
                     bytes += item.want.bytes;
                     let (dot, size) = (item.want.dot, item.want.bytes);
                     if let Some(why) = item.unread {
@@ -457,7 +465,7 @@ impl Drainer {
         let unread = unread(&under.unread, lacking).or_else(lost_some);
         let paid = self.site.peers.uplink.may(Class::Copy).err().filter(|_| lacking.bodies > 0);
         let waits = || match waits_for(there, &names, lacking, (under.few.bodies, away)) {
-            words if words.is_empty() => paid.unwrap_or_default(),
+            words if words.is_empty() => under.confined.as_deref().map(confined).or(paid).unwrap_or_default(),
             words => words,
         };
         unread.unwrap_or_else(waits)

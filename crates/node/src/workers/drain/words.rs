@@ -71,6 +71,14 @@ pub(super) fn waits_for(
     }
 }
 
+/// A bucket may lie at none of those who could take it over.
+pub(super) fn confined(bucket: &str) -> String {
+    format!(
+        "the payload of {bucket} may lie at no other site that takes copies now: let it lie at one more (`skerry bucket set {bucket} \
+         --residency SITES` at another site), or link one where it may"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
