@@ -407,7 +407,7 @@ impl Hands<'_> {
             Message::Rolls(rolls) => self.location.rolled(from, rolls, cx),
             Message::Metered { every_secs } => {
                 self.metered.heard(from, every_secs, cx);
-                self.feed.may_be_asked(from, cx);
+                self.feed.budget_said(from, cx);
             }
         }
     }

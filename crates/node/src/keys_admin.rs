@@ -61,7 +61,7 @@ pub(crate) async fn disable(admin: &Admin, id: &str) -> Outcome<KeyStatus> {
 /// Makes sure that an access key with all rights and this secret exists; one that was disabled stays so.
 pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()> {
     // Also one that an older release made: what is empty keeps nobody out.
-    key.is_said().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
+    key.check_said().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
     if let Some(known) = site.access_key(&key.id).await? {
         if known.status != model::KeyStatus::Active {
             // A site that would not start for it would take its data away with the key.
@@ -76,13 +76,13 @@ pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()>
         if secret == key.secret.as_bytes() {
             return Ok(());
         }
-        key.is_strong().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
+        key.check_strength().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
         tracing::warn!(
             access_key = key.id,
             "the access key gets the secret that the server was started with"
         );
     }
-    key.is_strong().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
+    key.check_strength().map_err(|weak| ServiceError::invalid(weak.to_string()))?;
     make_key(site, key, FIRST_OWNER, "given at the start of the server", true).await.map(drop)
 }
 

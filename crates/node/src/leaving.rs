@@ -209,7 +209,7 @@ impl Leavings {
         if state.machine.is_going(bucket) {
             state.again.insert(bucket);
         }
-        if stamps.is_out(bucket) { Err(refusal::has_left()) } else { Ok(()) }
+        if stamps.is_out(bucket) { Err(refusal::just_left()) } else { Ok(()) }
     }
 
     /// A try begins.

@@ -174,7 +174,7 @@ pub struct Options {
 impl Options {
     /// What can be refused before anything is opened.
     fn check(&self) -> Result<(), StartError> {
-        let said = self.access_key.as_ref().map_or(Ok(()), AccessKey::is_said);
+        let said = self.access_key.as_ref().map_or(Ok(()), AccessKey::check_said);
         Ok(said.map_err(|weak| ServiceError::new(ErrorKind::InvalidArgument, weak.to_string()))?)
     }
 }

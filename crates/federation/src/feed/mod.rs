@@ -253,7 +253,7 @@ impl Feed {
     }
 
     /// A site said anew whether it pays: it does so when it may be asked again for what it had no budget for.
-    pub(crate) fn may_be_asked(&mut self, site: SiteId, cx: &mut Context<'_>) {
+    pub(crate) fn budget_said(&mut self, site: SiteId, cx: &mut Context<'_>) {
         if self.sites.well(site) {
             self.recovered(site, cx);
         }

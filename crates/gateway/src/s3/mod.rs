@@ -398,7 +398,8 @@ impl Call {
 
     /// The part number of a request that must have one.
     fn required_part(&self) -> Outcome<u32> {
-        self.part_number().map(Option::unwrap_or_default)
+        let missing = || ServiceError::new(ErrorKind::InvalidArgument, "partNumber is missing");
+        self.part_number()?.ok_or_else(missing)
     }
 
     /// The body of an operation that streams.

@@ -111,7 +111,7 @@ pub(super) async fn have(
     let propose = move |view: &dyn View| {
         within.check()?;
         if stamps.is_out(bucket) {
-            return Err(refusal::has_left());
+            return Err(refusal::just_left());
         }
         let kept = space::keep(view, bucket, admitted).map_err(unreadable)?;
         Ok(((), kept.iter().map(entry).collect()))

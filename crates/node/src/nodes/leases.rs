@@ -160,5 +160,5 @@ pub(super) async fn answer_page(site: &Arc<Site>, list: List, versions: bool) ->
     let bucket = list.bucket;
     let page = site.read(move |view| list::local(view, &list, versions, None)).await?.page;
     // Unless it was left meanwhile: then the tables said less than there is.
-    if site.is_complete(bucket) { Ok(Told::Page(page)) } else { Err(refusal::has_left()) }
+    if site.is_complete(bucket) { Ok(Told::Page(page)) } else { Err(refusal::just_left()) }
 }

@@ -40,7 +40,7 @@ enum Said {
 }
 
 /// Waits a moment for the heir to have all of the bucket; refuses if it has not.
-pub(super) async fn has_all(site: &Arc<Site>, bucket: BucketId, to: SiteId) -> Outcome<()> {
+pub(super) async fn wait_for_all(site: &Arc<Site>, bucket: BucketId, to: SiteId) -> Outcome<()> {
     let system = site.system;
     let read = move |view: &dyn View| {
         let home = model::home(view, system, bucket).map_err(unreadable)?;

@@ -404,7 +404,7 @@ impl Keeper {
         entries.extend(held.upload.map(unknown));
         let propose = move |view: &dyn View| {
             if !space::vector(view, bucket).map_err(unreadable)?.includes(&goal) {
-                return Err(refusal::has_left());
+                return Err(refusal::just_left());
             }
             Ok(((), entries.iter().map(|one| entry(one).freeing()).collect()))
         };

@@ -253,7 +253,7 @@ pub(crate) fn shift<'a>(site: &'a Arc<Site>, writer: &'a str, asked: Move) -> Bo
         let (system, me) = (site.system, site.id);
         let Move { bucket, to, lost } = asked;
         if lost.is_none() {
-            heir::has_all(site, bucket, to).await?;
+            heir::wait_for_all(site, bucket, to).await?;
         }
         if lost.is_none() && tenure::keeps(site) {
             tenure::give(site, writer, bucket, to).await?;

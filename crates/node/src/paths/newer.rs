@@ -163,7 +163,7 @@ pub(crate) async fn latest(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> 
     match &found {
         // What was heard went with the rest of a bucket that is being left.
         Found::Nothing if !heard.said.is_empty() && site.outlives(id, &wanted.key, sweeps) => {
-            return Err(refusal::has_left());
+            return Err(refusal::just_left());
         }
         Found::Object(record) if heard.without.covers(record.dot) => {}
         _ => return Ok(found),

@@ -106,7 +106,7 @@ pub(crate) fn untold(error: skerry_model::space::SpaceError) -> ServiceError {
 }
 
 /// The site left the bucket while it was asked.
-pub(crate) fn has_left() -> ServiceError {
+pub(crate) fn just_left() -> ServiceError {
     ServiceError::new(ErrorKind::Unreachable, "this site has just left the bucket; ask another, or try again")
 }
 

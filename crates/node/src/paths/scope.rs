@@ -601,7 +601,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
         // Asked again where it is decided: payload may have been on its way for as long as a drain takes.
         duties.check(Act::Hold)?;
         if stamps.is_out(id) {
-            return Err(refusal::has_left());
+            return Err(refusal::just_left());
         }
         // A feed was faster: nothing is written twice, and this is answered behind what it wrote.
         let promise = book::promise_more(view, id, record.dot, copies).map_err(unreadable)?;
@@ -611,7 +611,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
         let kept = space::keep(view, id, vec![record]).map_err(unreadable)?;
         // A prefix that is followed here knows it to be dead: it is not held, and nobody is to count on it.
         if kept.is_empty() {
-            return Err(refusal::has_left());
+            return Err(refusal::just_left());
         }
         let mut entries: Vec<_> = kept.iter().map(entry).collect();
         // The record's own entry is the first; a small body lies beside it.
@@ -641,7 +641,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
 pub(crate) fn stays(site: &Site, bucket: BucketId, life: Origin) -> Outcome<()> {
     site.duties.check(Act::Hold)?;
     let leaves = site.leaving.note(bucket).is_some() || site.stamps.is_out(bucket);
-    if leaves || site.stamps.origin_of(bucket) != life { Err(refusal::has_left()) } else { Ok(()) }
+    if leaves || site.stamps.origin_of(bucket) != life { Err(refusal::just_left()) } else { Ok(()) }
 }
 
 /// The bucket; its claim may be on its way.

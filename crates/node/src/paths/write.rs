@@ -247,7 +247,7 @@ pub(crate) async fn here(
         };
         return answerable(site, &of, (became, made), (large, payload)).await;
     }
-    Err(refusal::has_left())
+    Err(refusal::just_left())
 }
 
 /// What became of a write, once that may be answered.
@@ -590,7 +590,7 @@ async fn decided(
         }
         joining::join(site, bucket, &record.key).await?;
     }
-    Err(refusal::has_left())
+    Err(refusal::just_left())
 }
 
 /// What a home decided, to be stored at the site that asked.

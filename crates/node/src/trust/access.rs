@@ -41,7 +41,7 @@ pub enum Weak {
 
 impl AccessKey {
     /// Whether it says anything: an empty secret is one that everybody knows.
-    pub fn is_said(&self) -> Result<(), Weak> {
+    pub fn check_said(&self) -> Result<(), Weak> {
         match (self.id.trim().is_empty(), self.secret.trim().is_empty()) {
             (true, _) => Err(Weak::NoId),
             (_, true) => Err(Weak::NoSecret),
@@ -50,8 +50,8 @@ impl AccessKey {
     }
 
     /// Whether it is long enough to be made.
-    pub fn is_strong(&self) -> Result<(), Weak> {
-        self.is_said()?;
+    pub fn check_strength(&self) -> Result<(), Weak> {
+        self.check_said()?;
         match (self.id.len() < ID_LETTERS, self.secret.len() < SECRET_LETTERS) {
             (true, _) => Err(Weak::ShortId),
             (_, true) => Err(Weak::ShortSecret),
@@ -90,13 +90,13 @@ mod tests {
     #[test]
     fn what_everybody_could_guess_is_no_key() {
         let key = |id: &str, secret: &str| AccessKey { id: id.into(), secret: secret.into() };
-        assert_eq!(key("", "").is_said(), Err(Weak::NoId));
-        assert_eq!(key("SKFIRST", " ").is_said(), Err(Weak::NoSecret));
-        assert_eq!(key("SKFIRST", "short").is_said(), Ok(()), "an older release made such keys");
-        assert_eq!(key("SKFIRST", "short").is_strong(), Err(Weak::ShortSecret));
-        assert_eq!(key("SK", "long enough").is_strong(), Err(Weak::ShortId));
-        assert_eq!(key("SKFIRST", "").is_strong(), Err(Weak::NoSecret));
-        assert_eq!(generate().unwrap().is_strong(), Ok(()));
+        assert_eq!(key("", "").check_said(), Err(Weak::NoId));
+        assert_eq!(key("SKFIRST", " ").check_said(), Err(Weak::NoSecret));
+        assert_eq!(key("SKFIRST", "short").check_said(), Ok(()), "an older release made such keys");
+        assert_eq!(key("SKFIRST", "short").check_strength(), Err(Weak::ShortSecret));
+        assert_eq!(key("SK", "long enough").check_strength(), Err(Weak::ShortId));
+        assert_eq!(key("SKFIRST", "").check_strength(), Err(Weak::NoSecret));
+        assert_eq!(generate().unwrap().check_strength(), Ok(()));
     }
 
     #[test]
