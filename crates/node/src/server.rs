@@ -569,7 +569,8 @@ async fn begin_anew(
     });
     let is_emptied =
         recovery.index == IndexState::New && !SiteTrust::is_unstarted(Path::new(&config.node.dir));
-    let view = match is_fellow {
+    // What reads badly beside a journal that lost nothing is no loss.
+    let view = match is_fellow && !recovery.lost.is_empty() {
         true => nodes::remembered(Path::new(&config.node.dir), config.site.seats, &store.view())
             .map_err(|error| NodesError(error.into()))?,
         false => None,

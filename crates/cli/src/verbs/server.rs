@@ -111,7 +111,11 @@ async fn serve(config: &Config, access_key: Option<AccessKey>, stop_with_stdin: 
             return Err(Failure::failed("told to stop twice: requests under way were not let end"));
         }
     }
-    ended
+    match ended {
+        // Told so while its requests were let end: that comes first.
+        Ok(Ended::BeginsAnew) if stop.heard != [0, 0] => Ok(Ended::Stopped),
+        ended => ended,
+    }
 }
 
 /// What a process is asked to stop by.

@@ -66,7 +66,7 @@ impl Feed {
         let (mut same, mut told) = (Vec::new(), 0);
         for (id, theirs) in entries {
             let id = *id;
-            // The next check brings the rest: until then what was told is equal.
+            // The next check brings the rest: by then what was told is equal.
             if told > limits::ORIGINS_TOLD {
                 break;
             }

@@ -39,8 +39,11 @@ impl Beside {
         let text = files::pem(TAG, &[&sum.as_bytes()[..SUM], &bytes].concat());
         let Err(error) = files::write_secret(&self.0, &text) else { return Ok(()) };
         tracing::warn!(%error, "the second place of this site's view could not be written: only the journal has it");
-        // What is older than the journal must not be believed.
-        files::remove(&self.0).map_err(|error| error.to_string())
+        // What is older than the journal must not be believed. Where nothing can be written, as nothing was, all is well.
+        match files::exists(&self.0) {
+            Ok(false) => Ok(()),
+            _ => files::remove(&self.0).map_err(|error| error.to_string()),
+        }
     }
 
     /// None: there is none. What does not read is no memory.

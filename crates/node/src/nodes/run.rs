@@ -302,7 +302,7 @@ impl Stepper {
         if self.storing.is_none()
             && let Some((memory, _)) = self.waiting.front()
         {
-            self.storing = Some(self.keep(Some(&memory.clone())));
+            self.storing = Some(self.keep(Some(memory)));
         }
     }
 
