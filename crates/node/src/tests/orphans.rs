@@ -114,6 +114,9 @@ async fn begun_anew(reads: bool) -> TestWorld {
     world.introduce().await;
     let two = &world.sites[1];
     two.until("the bucket is known again", || is_manual(two)).await;
+    // Who is cut off before that is waited for by what begins anew, which has words of its own.
+    let is_heard = || async { two.services().admin.status().await.unwrap().anew.is_none() };
+    two.until("all others were heard", is_heard).await;
     world
 }
 
