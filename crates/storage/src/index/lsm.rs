@@ -25,7 +25,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::rows::{Part, Rows};
 use super::{
-    Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, gaps, hot, prefixed, toc,
+    Index, Reading, Refused, Resident, Secure, Snapshots, Writes, bounds, dead, gaps, hot, prefixed, runs,
+    toc,
 };
 use crate::disk::real::RealDisk;
 use crate::error::is_passing;
@@ -38,12 +39,12 @@ use hot::is_asked;
 use reading::{LsmReading, is_listed};
 
 /// Runs that nobody has merged yet before who applies waits for a merge, or makes it: each costs every reading.
-const RUNS_MAX: usize = 24;
+const RUNS_MAX: usize = 32;
 /// Files the engine holds open.
 const OPEN_FILES: usize = 64;
 /// Runs that are merged at once. More than the library's four, because a memtable is small: merged too often, the level below
-/// would be written again and again. Each costs every scan.
-const RUNS_MERGED: u8 = 12;
+/// would be written again and again. Each costs every scan, and once scans have paid for it fewer are merged ([`runs`]).
+const RUNS_MERGED: u8 = 16;
 /// The first level is folded into one run while what lies below it, and would be written again, is so many times as large.
 const FOLDED: u64 = 3;
 /// And no larger than so many full memtables: flushes wait for it.
@@ -168,6 +169,7 @@ struct Shared {
     gate: Mutex<Gate>,
     gaps: gaps::Gaps,
     hot: hot::Hot,
+    runs: runs::Runs,
     /// A scan went over so many deletes that it is worth merging them away.
     asked: AtomicBool,
     /// Readings see what is below this.
@@ -198,8 +200,6 @@ pub(super) struct Lsm {
     /// Mark that is flushed.
     flushed: AtomicU64,
     compaction_due: AtomicBool,
-    /// Runs not yet merged, as of the last flush or compaction.
-    runs: AtomicUsize,
     /// Whether the version of before the last flush, with the memtable that was flushed, is kept still.
     retains: AtomicBool,
     /// Nobody who reads from here on needs that version.
@@ -258,11 +258,12 @@ impl Lsm {
             gate: Mutex::default(),
             gaps: gaps::Gaps::default(),
             hot: hot::Hot::default(),
+            runs: runs::Runs::default(),
             asked: AtomicBool::default(),
             visible: AtomicU64::new(next),
             snapshots: Snapshots::default(),
         };
-        Ok(Self {
+        let engine = Self {
             shared: Arc::new(shared),
             seqno,
             most: settings.memtable_bytes,
@@ -271,7 +272,6 @@ impl Lsm {
             cache,
             flushed: AtomicU64::new(0),
             compaction_due: AtomicBool::new(true),
-            runs: AtomicUsize::new(0),
             retains: AtomicBool::new(false),
             flushed_before: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
@@ -285,7 +285,9 @@ impl Lsm {
             room: Box::new(room),
             crowded: AtomicBool::new(false),
             kept: AtomicU64::new(0),
-        })
+        };
+        engine.note_runs();
+        Ok(engine)
     }
 
     fn gate(&self) -> MutexGuard<'_, Gate> {
@@ -380,7 +382,7 @@ impl Lsm {
             self.retains.store(true, Ordering::Relaxed);
         }
         self.flushed.fetch_max(sealed_mark, Ordering::AcqRel);
-        self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
+        self.note_runs();
         self.publish();
         // At once: a merge may take long, and what was flushed would be in memory meanwhile beside what waits.
         self.release();
@@ -391,7 +393,7 @@ impl Lsm {
     fn compact(&self) -> Result<(), StorageError> {
         let one = self.compacting.lock().unwrap_or_else(PoisonError::into_inner);
         let tree = &self.shared.tree;
-        if self.shared.asked.load(Ordering::Relaxed) {
+        if self.is_due() {
             self.compaction_due.store(true, Ordering::Relaxed);
         }
         // Who waited while another merged may have enough by now.
@@ -399,13 +401,15 @@ impl Lsm {
             self.clear_up(&one);
             if self.unmergeable.load(Ordering::Relaxed) || !self.has_room_to_merge() {
                 self.shared.asked.store(false, Ordering::Relaxed);
+                self.shared.runs.take_paid();
                 break;
             }
             let flushed_before = self.flushed_before.load(Ordering::Relaxed);
             let releases = self.oldest() >= flushed_before;
             let merged = self.fold(&one)?
                 || self.merge(&one, self.strategy.clone(), None)?
-                || self.drop_deletes(&one)?;
+                || self.drop_deletes(&one)?
+                || self.merge_paid(&one)?;
             if merged {
                 self.compaction_due.store(true, Ordering::Relaxed);
                 // What was flushed meanwhile is not let go of by this.
@@ -430,11 +434,13 @@ impl Lsm {
     }
 
     fn is_due(&self) -> bool {
-        self.compaction_due.load(Ordering::Relaxed) || self.shared.asked.load(Ordering::Relaxed)
+        self.compaction_due.load(Ordering::Relaxed)
+            || self.shared.asked.load(Ordering::Relaxed)
+            || self.shared.runs.are_paid()
     }
 
     fn has_many_runs(&self) -> bool {
-        self.runs.load(Ordering::Relaxed) > RUNS_MAX
+        self.shared.runs.count() > RUNS_MAX
     }
 
     /// Whether who applies waits for a merge: where none can be made now nothing would be won by it.
@@ -479,7 +485,7 @@ impl Lsm {
             self.clear_up(one);
             return Err(error);
         }
-        self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
+        self.note_runs();
         self.publish();
         let is_merged = tree.current_version().id() != before;
         if is_merged {
@@ -505,6 +511,21 @@ impl Lsm {
         }
         self.shared.asked.fetch_or(merged, Ordering::Relaxed);
         Ok(merged)
+    }
+
+    /// Merges the runs of the first level with the next one once scans have paid as much for them.
+    fn merge_paid(&self, one: &MutexGuard<'_, ()>) -> Result<bool, StorageError> {
+        if !self.shared.runs.take_paid() {
+            return Ok(false);
+        }
+        let levels = self.levels();
+        let to = runs::below(&levels).map_or(levels.len().saturating_sub(1), |below| below.0);
+        let Ok(to) = u8::try_from(to) else { return Ok(false) };
+        self.merge(one, Arc::new(PullDown(0, to)), None)
+    }
+
+    fn note_runs(&self) {
+        self.shared.runs.note(self.shared.tree.l0_run_count(), &self.levels());
     }
 
     fn levels(&self) -> Vec<dead::Level> {

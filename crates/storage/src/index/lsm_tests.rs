@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use std::io::ErrorKind;
+use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
@@ -738,4 +739,32 @@ fn what_is_flushed_while_runs_are_merged_with_each_other_is_newer() {
         })
     });
     assert_eq!(wrong, None);
+}
+
+/// What is listed and hardly written to would go to its place in each run for ever. After a start as well.
+#[test]
+fn runs_are_merged_once_scans_have_paid_as_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let scan = |index: &Lsm, most: u64| {
+        let mut rows = 0;
+        let mut visit = |_: &[u8], _: &[u8]| {
+            rows += 1;
+            if rows < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        index.read().scan(Table::Current, Bound::Unbounded, Bound::Unbounded, &mut visit).unwrap();
+        rows
+    };
+    let index = opened(folder.path());
+    (1..=3).for_each(|mark| long_run(&index, mark));
+    index.tend(None).unwrap();
+    drop(index);
+    let index = opened(folder.path());
+    index.tend(None).unwrap();
+    assert_eq!(index.shared.tree.l0_run_count(), 3, "there is no other reason to merge them");
+    let paid = (0..100_000).take_while(|_| !index.wants_tending()).inspect(|_| _ = scan(&index, 1)).count();
+    assert!((100..100_000).contains(&paid), "{paid} scans");
+    index.tend(None).unwrap();
+    assert_eq!((index.shared.tree.l0_run_count(), scan(&index, u64::MAX)), (0, 600));
+    (0..paid).for_each(|_| _ = scan(&index, 1));
+    assert!(!index.wants_tending());
 }

@@ -24,6 +24,7 @@ mod memory;
 #[cfg(feature = "redb")]
 mod redb_engine;
 pub(crate) mod rows;
+mod runs;
 mod toc;
 
 /// The folder of the engine's files.

@@ -58,6 +58,7 @@ impl View for LsmReading {
         if is_listed(table) {
             return self.across((first, last), visit);
         }
+        self.shared.runs.scanned();
         for item in self.shared.tree.range::<Vec<u8>, _>((first, last), self.seq, None) {
             let (key, value) = item.into_inner().map_err(unreadable)?;
             if let ControlFlow::Break(()) = visit(key.get(1..).unwrap_or_default(), &value) {
@@ -152,6 +153,7 @@ impl LsmReading {
     }
 
     fn range(&self, span: &Span) -> Box<dyn DoubleEndedIterator<Item = IterGuardImpl> + Send> {
+        self.shared.runs.scanned();
         let bounds = (Bound::Included(span.from.as_slice()), Bound::Excluded(span.to.as_slice()));
         self.shared.tree.range::<&[u8], _>(bounds, self.seq, None)
     }
