@@ -95,9 +95,13 @@ pub(crate) enum Unusable {
     Damaged(#[from] DecodeError),
     /// `site.seats` was changed.
     #[error(
-        "site.seats is {now}; this site has had {before} seats, and changing that is not built yet: set site.seats = {before}"
+        "site.seats is {now}; this site has had {before} seats since this node's first start, and changing that is not built yet: \
+         set site.seats = {before}. {}",
+        way_out(*seat, *now)
     )]
     Seats {
+        /// Its seat.
+        seat: usize,
         /// What is stored.
         before: u8,
         /// What is configured.
@@ -116,6 +120,21 @@ pub(crate) enum Unusable {
         /// What is configured.
         seats: usize,
     },
+}
+
+/// How a node gets to the number of its site's other nodes, if it was started with another one first. What it promised and
+/// holds is of a site of that many seats, so only another machine in its seat begins with another number.
+fn way_out(seat: usize, now: usize) -> String {
+    match seat {
+        0 => "If its first start was with a wrong number: the first node's seat can be given to nobody, so have all other \
+              nodes count as this one does (each that was started with another number says how)"
+            .into(),
+        seat => format!(
+            "If its first start was with a wrong number: stop it, empty its directory, say `skerry invite NEW --node-of SITE --seat \
+             {seat} --replace` at another node (NEW: a name that no site has had), `skerry join` here, set site.seats = {now} \
+             before it is started, and `skerry site expel` its former name"
+        ),
+    }
 }
 
 /// What this start knows beside the store's entry.
@@ -148,7 +167,7 @@ pub(super) fn begin(found: Option<&ViewFile>, begun: Begun, nonce: u64) -> Resul
         return Ok(if begins { Memory::Kept(Durable::genesis().started()) } else { Memory::Blank(nonce) });
     };
     if usize::from(file.seats) != seats && file.seats != 1 {
-        return Err(Unusable::Seats { before: file.seats, now: seats });
+        return Err(Unusable::Seats { seat: seat.index(), before: file.seats, now: seats });
     }
     Ok(match &file.memory {
         // Whoever has no memory of that one might have begun in this one on a disk that it lost; so might have who was in

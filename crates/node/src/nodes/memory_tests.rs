@@ -52,6 +52,11 @@ fn seats_that_do_not_fit_are_refused_with_what_to_do() {
     let text = |error: Unusable| error.to_string();
     assert!(text(begin(Some(&file), begun(0, 2), 7).unwrap_err()).contains("set site.seats = 3"));
     assert!(text(begin(Some(&file), begun(0, 1), 7).unwrap_err()).contains("set site.seats = 3"));
+    let first = text(begin(Some(&file), begun(0, 2), 7).unwrap_err());
+    assert!(first.contains("given to nobody") && !first.contains("invite"), "{first}");
+    let further = text(begin(Some(&file), begun(1, 4), 7).unwrap_err());
+    assert!(further.contains("invite NEW --node-of SITE --seat 1 --replace"), "{further}");
+    assert!(further.contains("set site.seats = 4 before it is started"), "{further}");
     assert!(text(begin(None, begun(1, 1), 7).unwrap_err()).contains("fills seat 1"));
     assert!(text(begin(None, begun(2, 2), 7).unwrap_err()).contains("seats 0 to 1"));
 }

@@ -42,7 +42,10 @@ pub(super) enum Refusal {
     #[error("it is configured as a site of one node (site.seats = 1)")]
     Alone,
     /// The answerer counts another number of seats.
-    #[error("it counts {0} seats: site.seats must be the same at all nodes of a site")]
+    #[error(
+        "it counts {0} seats: site.seats must be the same at all nodes of a site. Set it to {0} here; where a start with that is \
+         refused, the refusal says what to do"
+    )]
     Seats(u8),
     /// The roster there says otherwise.
     #[error("by its roster this machine does not fill this seat of the site")]
