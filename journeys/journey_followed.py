@@ -12,7 +12,7 @@ PREFIX = "album/"
 KEYS = 2000
 BELOW = 200
 # How the command line ends when the site refused.
-REFUSED = (2,)
+REFUSED = (5,)
 
 
 def info(demo, number):

@@ -314,18 +314,18 @@ impl AdminService for Admin {
         check_site_name(&request.site).map_err(|error| ServiceError::invalid(error.to_string()))?;
         let taken = self.site.peers.roster.all().into_values().any(|known| known.name == request.site);
         if taken {
-            return Err(ServiceError::invalid(format!(
+            return Err(ServiceError::refused(format!(
                 "there is a site named {} already; choose another name",
                 request.site
             )));
         }
         moves_admin::refuse_names_of(self, &request.site, None).await?;
         if let Some(reason) = self.site.peers.roster.full() {
-            return Err(ServiceError::invalid(reason));
+            return Err(ServiceError::refused(reason));
         }
         if self.advertised.is_empty() {
             let message = "this site does not know where it can be dialled; set peer.advertise";
-            return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+            return Err(ServiceError::refused(message));
         }
         let seat = match &request.seat {
             Some(seat) => Some(nodes::offer(&self.site, self.door.trust.root, seat).await?),
@@ -337,7 +337,7 @@ impl AdminService for Admin {
         let given = door.invites.invite(&door.trust, invited, self.advertised.clone(), life, now);
         let Given { token, took_back } = given.map_err(|error| match error {
             InviteError::NoAdmin => ServiceError::new(ErrorKind::AccessDenied, error.to_string()),
-            InviteError::Refused(reason) => ServiceError::invalid(reason),
+            InviteError::Refused(reason) => ServiceError::refused(reason),
             other => ServiceError::new(ErrorKind::Internal, other.to_string()),
         })?;
         Ok(Invite { version: VERSION, expires_ms: token.expires.0, token: token.to_string(), took_back })
@@ -428,10 +428,10 @@ impl Admin {
             None => None,
         };
         if lost == Some(self.site.id) {
-            return Err(ServiceError::invalid("this site is not destroyed: it answers you"));
+            return Err(ServiceError::refused("this site is not destroyed: it answers you"));
         }
         if let Some(name) = lost.filter(|lost| self.site.linked(*lost)).and(request.destroyed.as_deref()) {
-            return Err(ServiceError::invalid(format!(
+            return Err(ServiceError::refused(format!(
                 "{name} is not destroyed: it answers. Without --destroyed it hands the home over by itself; if it is to belong no \
                  more: `skerry site expel {name}`, and then this again"
             )));

@@ -288,7 +288,7 @@ fn refuse(site: &Site, bucket: &Bucket, below: &Below) -> Outcome<()> {
         )));
     }
     if site.is_member(bucket.id) {
-        return Err(ServiceError::invalid(format!(
+        return Err(ServiceError::refused(format!(
             "{} is a member of {name} and has all of it; to follow a prefix only: `skerry bucket leave {name}` first",
             site.called()
         )));
@@ -300,24 +300,24 @@ fn refuse(site: &Site, bucket: &Bucket, below: &Below) -> Outcome<()> {
         return Err(ServiceError::new(ErrorKind::NotResident, message));
     }
     if site.nodes.are_several() {
-        return Err(ServiceError::invalid("prefixes are followed at sites of one node only"));
+        return Err(ServiceError::refused("prefixes are followed at sites of one node only"));
     }
     let all = site.following.all();
     if all.get(below).is_some_and(|standing| standing.ends) {
-        return Err(ServiceError::invalid(format!(
+        return Err(ServiceError::refused(format!(
             "what was below {prefix:?} is still being dropped; try again in a moment"
         )));
     }
     let of_bucket = all.keys().filter(|other| other.bucket == below.bucket && *other != below);
     let mut overlapping = of_bucket.filter(|other| other.has(prefix) || below.has(&other.prefix));
     if let Some(other) = overlapping.next() {
-        return Err(ServiceError::invalid(format!(
+        return Err(ServiceError::refused(format!(
             "{prefix:?} and {0:?}, which is followed here, overlap; `skerry bucket leave {name} --prefix {0}` first",
             other.prefix
         )));
     }
     if !all.contains_key(below) && all.len() >= MOST {
-        return Err(ServiceError::invalid(format!("a site follows at most {MOST} prefixes")));
+        return Err(ServiceError::refused(format!("a site follows at most {MOST} prefixes")));
     }
     Ok(())
 }
@@ -328,7 +328,7 @@ async fn end(site: &Arc<Site>, bucket: &Bucket, below: Below) -> Outcome<()> {
         Some(true) => return Ok(()),
         Some(false) => {}
         None => {
-            return Err(ServiceError::invalid(format!(
+            return Err(ServiceError::refused(format!(
                 "{} below {:?} is not followed here",
                 bucket.name, below.prefix
             )));
@@ -339,7 +339,7 @@ async fn end(site: &Arc<Site>, bucket: &Bucket, below: Below) -> Outcome<()> {
             "something below {0:?} is pinned here: `skerry bucket unpin {1} --prefix …` first",
             below.prefix, bucket.name
         );
-        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+        return Err(ServiceError::refused(message));
     }
     let ended = work::end(site, &below).await;
     if ended.is_err()

@@ -305,7 +305,7 @@ pub(crate) async fn begin(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
     if site.pins.any_of(bucket.id, |prefix| !site.following.has(bucket.id, prefix)) {
         let message =
             format!("something of {0} is pinned here: `skerry bucket unpin {0}` first", bucket.name);
-        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+        return Err(ServiceError::refused(message));
     }
     let id = bucket.id;
     let members = others(site, id).await;
@@ -325,14 +325,14 @@ pub(crate) async fn begin(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
             sums.bytes,
             bucket.name
         );
-        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+        return Err(ServiceError::refused(message));
     }
     if let Some(upload) = uploads.first() {
         let message = format!(
             "an upload in parts of {} goes on here ({}); complete or abort it first",
             upload.key, upload.id
         );
-        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+        return Err(ServiceError::refused(message));
     }
     let wish = say(Stored::Leaving, id);
     site.commit(site.system, (), move |_| Ok(((), vec![entry(&wish)]))).await?;
@@ -351,7 +351,7 @@ fn refuse_home(site: &Site, bucket: &Bucket) -> Outcome<()> {
         bucket.name,
         bucket.name
     );
-    Err(ServiceError::new(ErrorKind::InvalidRequest, message))
+    Err(ServiceError::refused(message))
 }
 
 /// The other members that are known, and who took something for this leave: that made members of them, too. Who is declared

@@ -55,15 +55,15 @@ pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) ->
     let site = &admin.site;
     let taken = site.peers.roster.all().into_iter().any(|(id, other)| id != about && other.name == new);
     if taken {
-        return Err(ServiceError::invalid(format!(
+        return Err(ServiceError::refused(format!(
             "there is a site named {new} already; choose another name"
         )));
     }
     refuse_names_of(admin, &new, Some(about)).await?;
     let system = site.system;
     let read = move |view: &dyn View| model::site(view, system, about).map_err(unreadable);
-    let document = site.read(read).await?.ok_or_else(|| ServiceError::invalid("the site has no record"))?;
-    let node = document.nodes.first().ok_or_else(|| ServiceError::invalid("the site has no node"))?;
+    let document = site.read(read).await?.ok_or_else(|| ServiceError::refused("the site has no record"))?;
+    let node = document.nodes.first().ok_or_else(|| ServiceError::refused("the site has no node"))?;
     let root = &admin.door.trust.root;
     let statement = SiteStatement {
         federation: federation_id(root),
@@ -94,7 +94,7 @@ pub(crate) async fn refuse_names_of(admin: &Admin, name: &str, about: Option<Sit
         Ok(names.find(|bucket| model::reserved_for(bucket, |part| part == wanted).is_some()))
     };
     match admin.site.read(read).await? {
-        Some(bucket) => Err(ServiceError::invalid(format!(
+        Some(bucket) => Err(ServiceError::refused(format!(
             "the bucket {bucket} is named as if it were the site's own; choose another name than {name}"
         ))),
         None => Ok(()),
@@ -117,7 +117,7 @@ async fn refuse_former_name(admin: &Admin, name: &str, about: Option<SiteId>) ->
         Ok(bearer.map(|(_, known)| known.name))
     };
     match admin.site.read(read).await? {
-        Some(now) => Err(ServiceError::invalid(format!(
+        Some(now) => Err(ServiceError::refused(format!(
             "{now} was called {name} before, and may have buckets of that name which nobody has heard of yet; choose another name"
         ))),
         None => Ok(()),
@@ -187,13 +187,13 @@ pub(crate) async fn set_area(admin: &Admin, name: &str, request: AreaRequest) ->
 pub(crate) async fn expel(admin: &Admin, name: &str, _: ExpelRequest) -> Outcome<Expelled> {
     let known = member(admin, name).await?;
     if known.here {
-        return Err(ServiceError::invalid("this site cannot expel itself: say it at another one"));
+        return Err(ServiceError::refused("this site cannot expel itself: say it at another one"));
     }
     let about = site_id(&known)?;
     let system = admin.site.system;
     let read = move |view: &dyn View| model::site(view, system, about).map_err(unreadable);
     let document = admin.site.read(read).await?;
-    let document = document.ok_or_else(|| ServiceError::invalid("the site has no record"))?;
+    let document = document.ok_or_else(|| ServiceError::refused("the site has no record"))?;
     let exposed_keys = credential_keys::exposed_to(&admin.site, about).await?;
     declare(admin, about, SiteDocument { state: SiteState::Expelled, ..document }).await?;
     tracing::warn!(site = known.name, "a site was expelled");

@@ -176,7 +176,7 @@ pub(crate) async fn act(site: &Arc<Site>, request: PinRequest) -> Outcome<PinLis
     let known = site.pins.all().get(&pin).map(|progress| progress.prefetch);
     match request.act {
         PinAct::Unpin if known.is_none() => {
-            return Err(ServiceError::invalid(format!(
+            return Err(ServiceError::refused(format!(
                 "{} below {:?} is not pinned here",
                 bucket.name, pin.1
             )));
@@ -198,16 +198,16 @@ pub(crate) async fn act(site: &Arc<Site>, request: PinRequest) -> Outcome<PinLis
 async fn begin(site: &Arc<Site>, bucket: &Bucket, pin: Pin, act: PinAct, known: Option<bool>) -> Outcome<()> {
     refuse_outside(site, bucket, &pin.1)?;
     if site.leaving.note(bucket.id).is_some() {
-        return Err(ServiceError::invalid(format!(
+        return Err(ServiceError::refused(format!(
             "this site is about to leave {0}; `skerry bucket join {0}`",
             bucket.name
         )));
     }
     if site.store.usage_of_cache().cap == 0 {
-        return Err(ServiceError::invalid("this site keeps no copies: storage.cache is 0"));
+        return Err(ServiceError::refused("this site keeps no copies: storage.cache is 0"));
     }
     if known.is_none() && !make_room(&mut site.pins.all(), MOST) {
-        return Err(ServiceError::invalid(format!("a site has at most {MOST} pins; unpin one")));
+        return Err(ServiceError::refused(format!("a site has at most {MOST} pins; unpin one")));
     }
     // What is pinned already need not be fetched once.
     let prefetch = act == PinAct::Prefetch;
@@ -240,7 +240,7 @@ fn refuse_outside(site: &Site, bucket: &Bucket, prefix: &str) -> Outcome<()> {
     }
     // Of a bucket of which something else is followed it would take all.
     if site.follows_part(bucket.id) {
-        return Err(ServiceError::invalid(format!(
+        return Err(ServiceError::refused(format!(
             "{0} follows only a prefix of {1}, and {prefix:?} does not lie below it; follow that as well: `skerry bucket \
              join {1} --prefix …`",
             site.called(),

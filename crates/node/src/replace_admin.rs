@@ -43,11 +43,11 @@ pub(crate) async fn replace(admin: &Admin, name: &str, request: ReplaceRequest) 
             ReplaceRefusal::Space(error) => unreadable(error),
             ReplaceRefusal::By(before) => {
                 let by = names.get(&before).map_or_else(|| before.to_string(), |known| known.name.clone());
-                ServiceError::invalid(format!(
+                ServiceError::refused(format!(
                     "its place was taken by {by} already; if {by} is gone as well: `skerry site replace {by} --by NEW`"
                 ))
             }
-            other => ServiceError::invalid(other.to_string()),
+            other => ServiceError::refused(other.to_string()),
         };
         let documents = model::replace_site(view, system, (gone, by), me, wall).map_err(refuse)?;
         let said = !documents.is_empty();
@@ -142,7 +142,7 @@ async fn check(
         let has_more =
             site.peers.roster.all().iter().any(|(other, known)| known.place.site == *id && other != id);
         if seated || has_more {
-            return Err(ServiceError::invalid(format!(
+            return Err(ServiceError::refused(format!(
                 "{} is a node of a site of several: another machine is given its seat by `skerry invite NAME --node-of \
                  SITE --seat N --replace`",
                 document.name
@@ -150,13 +150,13 @@ async fn check(
         }
     }
     if site.copies.losses().get(by).is_some_and(|loss| loss.is_lost) {
-        return Err(ServiceError::invalid(format!(
+        return Err(ServiceError::refused(format!(
             "{0} is declared lost: `skerry site declare-found {0}` first, or name another site",
             of_by.name
         )));
     }
     if site.duties.of(*by).leaves() {
-        return Err(ServiceError::invalid(format!(
+        return Err(ServiceError::refused(format!(
             "{0} is being emptied: `skerry site resume {0}` first, or name another site",
             of_by.name
         )));
@@ -165,7 +165,7 @@ async fn check(
         let size = Request::Size { bucket: site.system };
         let answer = tokio::time::timeout(ANSWERS, site.peers.call(*gone, &size)).await;
         if answer.is_ok_and(|answer| answer.is_ok()) {
-            return Err(ServiceError::invalid(format!(
+            return Err(ServiceError::refused(format!(
                 "{0} is not gone: it answers. To switch it off without losing anything: `skerry site drain {0}`; if it \
                  is in wrong hands: `skerry site expel {0}`, then this",
                 of_gone.name

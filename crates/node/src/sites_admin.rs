@@ -73,7 +73,7 @@ pub(crate) fn refuse_several(name: &str, members: impl Iterator<Item = String>) 
     }
     ids.sort();
     let (several, ids) = (ids.len(), ids.join(", "));
-    Err(ServiceError::invalid(format!(
+    Err(ServiceError::refused(format!(
         "{several} sites are named {name}: say which by its id, {ids}; then rename one"
     )))
 }

@@ -146,6 +146,8 @@ kinds! {
     Unreachable = 409 "Unreachable";
     /// The bucket may not lie at this site, and no site where it may can be reached.
     NotResident = 409 "NotResident";
+    /// An act of an operator that makes sense and cannot be, as things are: the name is taken, the seat is filled.
+    Refused = 409 "OperationRefused";
     /// An operator froze this site or is emptying it: it takes no writes until it is called back.
     NotServing = 409 "SiteNotServing";
     /// Every copy that can be reached is damaged.
@@ -194,6 +196,11 @@ impl ServiceError {
     /// What was asked for cannot be asked for: says what can.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// What an operator asks for cannot be as things are: says what keeps it, and what to do.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, message)
     }
 
     /// A bound has no more: come back a little later.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use skerry_base::kv::View;
 use skerry_base::{SiteId, WallTime};
-use skerry_gateway::service::{ErrorKind, LossState, Outcome, ServiceError, VERSION};
+use skerry_gateway::service::{LossState, Outcome, ServiceError, VERSION};
 use skerry_model::bucket::{self as model, LossDocument, LossRefusal, SiteDocument, SiteState, list_buckets};
 
 use super::lives;
@@ -132,7 +132,7 @@ pub(crate) async fn refresh(site: &Site) -> Outcome<bool> {
 fn refused(error: LossRefusal) -> ServiceError {
     match error {
         LossRefusal::Space(error) => unreadable(error),
-        other => ServiceError::new(ErrorKind::InvalidArgument, other.to_string()),
+        other => ServiceError::refused(other.to_string()),
     }
 }
 

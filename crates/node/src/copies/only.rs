@@ -78,7 +78,7 @@ pub(crate) async fn page(site: &Arc<Site>, name: &str, query: LossQuery) -> Outc
     if target == site.id {
         // What only it has it cannot know by asking the others for what they lack.
         let message = "this site is not lost: it answers you; ask another what only this one has";
-        return Err(ServiceError::new(ErrorKind::InvalidArgument, message));
+        return Err(ServiceError::refused(message));
     }
     let limit = query.limit.unwrap_or(LISTED).clamp(1, LISTED);
     let first = query.after.is_none();

@@ -205,7 +205,7 @@ pub(crate) fn refused_home(error: HomeRefusal) -> ServiceError {
         HomeRefusal::Space(_) => ErrorKind::Internal,
         HomeRefusal::NoBucket => ErrorKind::NoSuchBucket,
         HomeRefusal::NoSite | HomeRefusal::NotHome(_) | HomeRefusal::Waits(_) | HomeRefusal::Kept(_) => {
-            ErrorKind::InvalidArgument
+            ErrorKind::Refused
         }
         HomeRefusal::Only(_) | HomeRefusal::NoRegister | HomeRefusal::Behind | HomeRefusal::Unread(_) => {
             ErrorKind::HomeUnreachable

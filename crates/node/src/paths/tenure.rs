@@ -212,7 +212,7 @@ fn pass<'a>(
         if let Some((to, found)) = to.zip(found).filter(|(to, found)| !found.may_lie_at(*to)) {
             let message =
                 format!("{} may not lie at {}: it can be no home", found.name, site.peers.roster.name(to));
-            return Err(ServiceError::new(ErrorKind::InvalidArgument, message));
+            return Err(ServiceError::refused(message));
         }
         let propose = move |view: &dyn View, wall| {
             let Some(known) = known(view, &of, bucket)? else {

@@ -352,7 +352,7 @@ async fn a_lost_site_is_expelled_and_its_homes_are_given_to_others() {
     assert_eq!((&*done.site.state, &*done.site.homes), ("expelled", &[BUCKET.to_owned()][..]));
     two.until("it is known", || async { shown(two, "site-3").await.state == "expelled" }).await;
     let refused = declare(one, "site-3", false).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
     let address = AddressRequest { addresses: vec!["there.example:7700".into()] };
     assert!(one.services().admin.set_address("site-3", address).await.is_err());
     // It is in no roster any more, and can still be named as the one that is gone.

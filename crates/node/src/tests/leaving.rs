@@ -433,7 +433,7 @@ async fn the_only_member_of_a_bucket_does_not_leave_it() {
         two.until("nobody else counts", || async { two.site().copies.lost().contains(&world.sites[0].id()) })
             .await;
         let refused = leave(two, "photos").await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
+        assert_eq!(refused.kind(), ErrorKind::Refused);
         assert!(refused.message().contains("only member of photos: 1 objects (300000 bytes)"), "{refused}");
         assert!(two.site().is_complete(id) && two.site().leaving.note(id).is_none(), "nothing has begun");
         assert_eq!(two.get("photos", "k").await.unwrap(), noise(300_000, 1));

@@ -356,7 +356,7 @@ async fn a_word_that_cannot_be_given_is_refused() {
     let unknown = declare(one, "nowhere", true).await.unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::NoSuchSite, "{unknown}");
     for (at, name) in [(one, "site-1"), (two, "site-2")] {
-        assert_eq!(declare(at, name, true).await.unwrap_err().kind(), ErrorKind::InvalidArgument, "{name}");
+        assert_eq!(declare(at, name, true).await.unwrap_err().kind(), ErrorKind::Refused, "{name}");
     }
     let never = declare(one, "site-2", false).await.unwrap();
     assert_eq!((never.count, never.lost, never.declared_ms), (0, false, None));

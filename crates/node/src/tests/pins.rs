@@ -27,7 +27,7 @@ async fn a_pinned_prefix_is_here_when_the_links_are_cut_and_stays_over_a_restart
         one.put("photos", "other", noise(2_000_000, 2)).await.unwrap();
         let known = || async { two.site().bucket("photos").await.unwrap().is_some() };
         two.until("the bucket is known", known).await;
-        assert_eq!(act(two, "menu/", PinAct::Unpin).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(act(two, "menu/", PinAct::Unpin).await.unwrap_err().kind(), ErrorKind::Refused);
         act(two, "menu/", PinAct::Pin).await.unwrap();
         complete(two, 1).await;
         // What comes later comes by itself.

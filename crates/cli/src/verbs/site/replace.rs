@@ -67,7 +67,7 @@ impl Replace {
 fn may_be_replaced(asked: &Site, gone: &SiteStatus, newcomer: &SiteStatus) -> Outcome<()> {
     if newcomer.site != gone.site && (gone.link == "alive" || gone.here) {
         let message = format!("{} is not gone: it answers", gone.name);
-        return Err(Failure::usage(format!("{}: {message}", asked.client.endpoint)));
+        return Err(Failure::refused(format!("{}: {message}", asked.client.endpoint)));
     }
     Ok(())
 }
