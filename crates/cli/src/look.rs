@@ -3,13 +3,20 @@
 //! Invariants: nothing is changed; what is not there is refused here with the exit code that the act itself would end with. What
 //! only the act can find out (an admin key that is lacking, a link that is down) is not found out here.
 
-use skerry_node::admin_shapes::{BucketStatus, KeyList, KeyStatus, SiteList, SiteStatus};
+use skerry_node::admin_shapes::{
+    BucketStatus, KeyList, KeyStatus, NodesReport, SiteList, SiteStatus, StatusReport,
+};
 
 use crate::admin::segment;
 use crate::arguments::Globals;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 use crate::place::Site;
+
+/// A refusal in the words of the site that would refuse the act.
+pub(crate) fn refused(asked: &Site, why: impl std::fmt::Display) -> Failure {
+    Failure::refused(format!("{}: {why}", asked.client.endpoint))
+}
 
 /// How much of an id is shown.
 const ID_SHOWN: usize = 8;
@@ -76,6 +83,46 @@ pub(crate) async fn member(asked: &Site, name: &str) -> Outcome<SiteStatus> {
     }
 }
 
+/// That a site has a seat, and that it can be given: as far as the site that is asked knows, which is one of its nodes.
+pub(crate) async fn seat(asked: &Site, of: &str, seat: u32, replace: bool) -> Outcome<()> {
+    let report: StatusReport = asked.client.get("/_skerry/v1/status").await?;
+    match unseated(&report.site_name, report.nodes.as_ref(), (of, seat), replace) {
+        Some(why) => Err(refused(asked, why)),
+        None => Ok(()),
+    }
+}
+
+/// Why a seat cannot be given, in the words of the site.
+fn unseated(
+    asked: &str,
+    nodes: Option<&NodesReport>,
+    (of, seat): (&str, u32),
+    replace: bool,
+) -> Option<String> {
+    let Some(nodes) = nodes else {
+        return (asked == of).then(|| {
+            format!(
+                "{of} has no seat {seat}: it is one node (site.seats = 1). Set site.seats in its skerry.toml to the number of its \
+                 nodes, start it anew, then invite"
+            )
+        });
+    };
+    if nodes.site_name != of {
+        return None;
+    }
+    let Some(there) = nodes.nodes.iter().find(|node| node.seat == seat) else {
+        let (seats, last) = (nodes.seats, nodes.seats.saturating_sub(1));
+        return Some(format!("{of} has no seat {seat}: with site.seats = {seats} it has seats 0 to {last}"));
+    };
+    match (there.name.as_str(), replace) {
+        ("", true) => Some(format!("seat {seat} of {of} is vacant: there is nobody to replace")),
+        ("", false) | (_, true) => None,
+        (holder, false) => Some(format!(
+            "seat {seat} of {of} is filled by {holder}; to put another machine there, say that it replaces it (--replace)"
+        )),
+    }
+}
+
 /// How many sites belong.
 pub(crate) async fn members(asked: &Site) -> Outcome<u64> {
     let list: SiteList = asked.client.get("/_skerry/v1/sites").await?;
@@ -137,10 +184,32 @@ pub(crate) async fn key(asked: &Site, id: &str) -> Outcome<KeyStatus> {
 
 #[cfg(test)]
 mod tests {
+    use skerry_node::admin_shapes::NodeStatus;
+
     use super::*;
 
     fn site(name: &str, id: &str, state: &str) -> SiteStatus {
         SiteStatus { name: name.into(), site: id.into(), state: state.into(), ..SiteStatus::default() }
+    }
+
+    #[test]
+    fn a_seat_that_is_not_there_or_filled_is_refused_before_it_is_given() {
+        let node = |seat, name: &str| NodeStatus { seat, name: name.into(), ..NodeStatus::default() };
+        let nodes = NodesReport {
+            site_name: "lisbon".into(),
+            seats: 3,
+            nodes: vec![node(0, "lisbon"), node(1, "lisbon-2"), node(2, "")],
+            ..NodesReport::default()
+        };
+        let said = |nodes: Option<&NodesReport>, seat, replace| {
+            unseated("lisbon", nodes, ("lisbon", seat), replace).unwrap_or_default()
+        };
+        assert!(said(Some(&nodes), 3, false).contains("has no seat 3"), "beyond the last one");
+        assert!(said(Some(&nodes), 1, false).contains("filled by lisbon-2"));
+        assert!(said(Some(&nodes), 2, true).contains("nobody to replace"));
+        assert_eq!((said(Some(&nodes), 2, false), said(Some(&nodes), 1, true)), Default::default());
+        assert!(said(None, 1, false).contains("site.seats = 1"));
+        assert_eq!(unseated("oslo", None, ("lisbon", 1), false), None, "only its own nodes know");
     }
 
     #[test]

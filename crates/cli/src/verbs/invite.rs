@@ -23,7 +23,7 @@ pub(crate) struct Invite {
     #[arg(long, value_name = "NAME", requires = "seat", value_parser = words::site_name)]
     node_of: Option<String>,
     /// Which of the site's seats the node fills: 1 to 3; the site's first node has seat 0
-    #[arg(long, value_name = "N", requires = "node_of")]
+    #[arg(long, value_name = "N", requires = "node_of", value_parser = clap::value_parser!(u32).range(1..=3))]
     seat: Option<u32>,
     /// The machine that fills the seat is gone for good, or will be: this one takes its place
     #[arg(long, requires = "seat")]
@@ -41,7 +41,9 @@ impl Invite {
         let site = self.place.site(&globals).await?;
         let about = async {
             if let Some(of) = &self.node_of {
-                look::member(&site, of).await?;
+                // Named by its first node, also where that was expelled.
+                look::site(&site, of).await?;
+                look::seat(&site, of, self.seat.unwrap_or_default(), self.replace).await?;
             }
             look::free_name(&site, &self.newcomer, None).await
         };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The nodes of this site, and how it agrees on who counts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NodesReport {
     /// Id of the site: that of its first node.
     pub site: String,
@@ -23,7 +23,7 @@ pub struct NodesReport {
 }
 
 /// One seat.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Which.
     pub seat: u32,

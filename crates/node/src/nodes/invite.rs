@@ -6,7 +6,7 @@
 
 use skerry_base::SiteId;
 use skerry_federation::site_view::{Seat, limits};
-use skerry_gateway::service::{ErrorKind, Outcome, SeatRequest, ServiceError};
+use skerry_gateway::service::{Outcome, SeatRequest, ServiceError};
 use skerry_model::bucket::{SiteDocument, SiteState, sites};
 
 use crate::peers::roster::Place;
@@ -26,9 +26,24 @@ async fn admitted(site: &Site, root: PublicKey) -> Outcome<Vec<(String, SiteId, 
     Ok(all.into_iter().filter_map(known).collect())
 }
 
+/// Refuses a seat that the site does not have: whoever took it could not start. Only its own nodes know how many it has.
+fn refuse_missing(site: &Site, of: SiteId, seat: Seat) -> Outcome<()> {
+    let (nodes, name) = (&site.nodes, site.peers.roster.name(of));
+    if nodes.site != of || nodes.all.contains(seat) {
+        return Ok(());
+    }
+    let (asked, seats) = (seat.index(), nodes.all.len());
+    Err(ServiceError::refused(match seats {
+        1 => format!(
+            "{name} has no seat {asked}: it is one node (site.seats = 1). Set site.seats in its skerry.toml to the number of its \
+             nodes, start it anew, then invite"
+        ),
+        _ => format!("{name} has no seat {asked}: with site.seats = {seats} it has seats 0 to {}", seats - 1),
+    }))
+}
+
 /// The offer that a request asks for.
 pub(crate) async fn offer(site: &Site, root: PublicKey, request: &SeatRequest) -> Outcome<SeatOffer> {
-    let invalid = |message: String| ServiceError::new(ErrorKind::InvalidArgument, message);
     let roster = &site.peers.roster;
     let admitted = admitted(site, root).await?;
     let Some(&(_, of, place)) = admitted.iter().find(|(name, ..)| *name == request.of) else {
@@ -41,11 +56,13 @@ pub(crate) async fn offer(site: &Site, root: PublicKey, request: &SeatRequest) -
             place.seat.index(),
             roster.name(place.site)
         );
-        return Err(invalid(message));
+        return Err(ServiceError::refused(message));
     }
     let seat = usize::try_from(request.seat).ok().and_then(Seat::new).filter(|seat| *seat != Seat::FOUNDER);
-    let seat =
-        seat.ok_or_else(|| invalid(format!("seats that can be given are 1 to {}", limits::SEATS - 1)))?;
+    let seat = seat.ok_or_else(|| {
+        ServiceError::invalid(format!("seats that can be given are 1 to {}", limits::SEATS - 1))
+    })?;
+    refuse_missing(site, of, seat)?;
     let before = admitted.iter().filter(|(.., place)| place.site == of && place.seat == seat);
     let turn = before.map(|(.., place)| place.turn.saturating_add(1)).max().unwrap_or(0);
     match (roster.turn(of, seat), request.replace) {
@@ -54,13 +71,13 @@ pub(crate) async fn offer(site: &Site, root: PublicKey, request: &SeatRequest) -
             tracing::info!(seat = seat.index(), holder = roster.name(holder), "a seat is to be filled anew");
             Ok(SeatOffer { site: of, seat, turn })
         }
-        (Some((holder, _)), false) => Err(invalid(format!(
-            "seat {} of {} is filled by {}; to put another machine there, say that it replaces it",
+        (Some((holder, _)), false) => Err(ServiceError::refused(format!(
+            "seat {} of {} is filled by {}; to put another machine there, say that it replaces it (--replace)",
             request.seat,
             request.of,
             roster.name(holder)
         ))),
-        (None, true) => Err(invalid(format!(
+        (None, true) => Err(ServiceError::refused(format!(
             "seat {} of {} is vacant: there is nobody to replace",
             request.seat, request.of
         ))),

@@ -124,6 +124,9 @@ async fn the_seat_of_an_expelled_node_goes_to_a_machine_of_a_later_turn() {
     assert_eq!((next.site, next.turn), (one.id(), 1), "{first}");
     let refused = offer(one.site(), root, &seat("site-1", 1, true)).await.unwrap_err();
     assert!(refused.message().contains("vacant"), "{refused}");
+    let refused = offer(one.site(), root, &seat("site-1", 3, false)).await.unwrap_err();
+    assert!(refused.message().contains("no seat 3: with site.seats = 3 it has seats 0 to 2"), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Refused);
     // Also without its first node the site is what it was, but for a seat that nobody can be given.
     three.services().admin.expel("site-1", ExpelRequest {}).await.unwrap();
     three.until("the first seat is vacant", || async { who_fills(three, one.id(), 0).is_none() }).await;
