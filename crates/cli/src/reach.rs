@@ -15,6 +15,7 @@ use crate::exit::{Failure, Outcome};
 use crate::files;
 use crate::output;
 use crate::site_files::{self, CONFIGURATION};
+use crate::words;
 
 /// Names of the machine itself: its own verbs ask there.
 const HERE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -38,11 +39,11 @@ pub(crate) struct Reach {
     pub(crate) advertise: Vec<String>,
     /// Make a certificate authority and a certificate for the S3 endpoint under this host name or address, and those
     /// of the machine itself; may be given more than once
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = words::said)]
     pub(crate) tls: Vec<String>,
 }
 
-fn dialable(text: &str) -> Result<String, String> {
+pub(crate) fn dialable(text: &str) -> Result<String, String> {
     if is_dialable(text) {
         return Ok(text.to_owned());
     }

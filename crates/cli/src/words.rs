@@ -19,6 +19,32 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     millis.map(Duration::from_millis).ok_or_else(|| format!("{text:?} is too long"))
 }
 
+/// What is to name something: nothing is no name, and is refused before anybody is asked.
+pub(crate) fn said(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("it is empty: say what is meant, or leave it out".into()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// Who owns something, as a site takes it.
+pub(crate) fn owner(text: &str) -> Result<String, String> {
+    let owner = said(text)?;
+    match owner.len() > 64 || owner.chars().any(char::is_control) {
+        true => Err("an owner has 1 to 64 letters and no control characters".into()),
+        false => Ok(owner),
+    }
+}
+
+/// A name for an area, as a site takes it.
+pub(crate) fn area_name(text: &str) -> Result<String, String> {
+    let area = said(text)?;
+    match site_name(&area).is_err() || ["each", "all", "none", "in"].contains(&area.as_str()) {
+        true => Err("an area's name has 1 to 32 of a-z, 0-9 and single hyphens between them, and is none of each, all, none, in".into()),
+        false => Ok(area),
+    }
+}
+
 /// What is to say something. A variable that is set to nothing counts as said.
 pub(crate) fn filled(text: &str) -> Result<String, String> {
     match text.trim().is_empty() {
@@ -38,12 +64,16 @@ pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// What a site gives out is good for so long at most.
+const LONGEST_LIFE: Duration = Duration::from_secs(30 * 86_400);
+
 /// How long something is good for: long enough to be carried to another machine.
 pub(crate) fn lifetime(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         time if time < Duration::from_secs(1) => {
             Err(format!("{text} is over before anybody can use it; say 10m, 24h or 7d"))
         }
+        time if time > LONGEST_LIFE => Err(format!("{text} is too long: an invitation lives up to 30 days")),
         time => Ok(time),
     }
 }

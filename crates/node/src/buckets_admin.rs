@@ -154,6 +154,11 @@ fn copies_in(config: &BucketConfig) -> String {
     }
 }
 
+/// Whether settings can be asked for at all, at whatever site: what is wrong with a value is known before anybody is asked.
+pub fn check(patch: &BucketPatch) -> Result<(), String> {
+    self::patch(&mut BucketConfig::default(), patch).map_err(|error| error.message().to_owned())
+}
+
 /// Changes settings as asked, or says which cannot be.
 fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
     if let Some(versioning) = &patch.versioning {

@@ -57,5 +57,8 @@ mod uplink_admin;
 mod welcome;
 mod workers;
 
+pub use buckets_admin::check as check_settings;
+pub use uplink_admin::check as check_budget;
+
 #[cfg(test)]
 mod tests;

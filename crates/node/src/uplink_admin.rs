@@ -38,6 +38,11 @@ fn plan(budget: &UplinkBudget) -> Outcome<Plan> {
     Ok(plan)
 }
 
+/// Whether a budget can be, at whatever site.
+pub fn check(budget: &UplinkBudget) -> Result<(), String> {
+    plan(budget).map(drop).map_err(|error| error.message().to_owned())
+}
+
 fn shown(plan: &Plan) -> UplinkBudget {
     UplinkBudget {
         bytes: plan.bytes,

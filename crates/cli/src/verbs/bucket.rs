@@ -64,13 +64,13 @@ pub(crate) struct Create {
     #[arg(value_parser = words::bucket_name)]
     name: String,
     /// Whom it belongs to; the first owner by default
-    #[arg(long)]
+    #[arg(long, value_parser = words::owner)]
     owner: Option<String>,
     /// Ask the register of names first, so that no cut-off site can have the same name; refused if it cannot be asked
     #[arg(long)]
     unique: bool,
     /// Copies wanted at distinct sites: N (by default 2 where the site knows of another one, else 1), 'N in AREA', 'N in each area', or several with commas
-    #[arg(long, value_name = "COPIES")]
+    #[arg(long, value_name = "COPIES", value_parser = words::said)]
     copies: Option<String>,
     #[command(flatten)]
     place: Place,
@@ -86,10 +86,10 @@ pub(crate) struct Home {
     #[arg(long)]
     register: bool,
     /// Name of the site that shall decide
-    #[arg(long, value_name = "SITE")]
+    #[arg(long, value_name = "SITE", value_parser = words::said)]
     to: String,
     /// Your word that this site, the home so far or the one that gave it away, is lost for good; it is expelled
-    #[arg(long, value_name = "SITE")]
+    #[arg(long, value_name = "SITE", value_parser = words::said)]
     destroyed: Option<String>,
     #[command(flatten)]
     place: Place,
@@ -120,19 +120,19 @@ pub(crate) struct Set {
     #[arg(long, value_enum)]
     versioning: Option<Versioning>,
     /// What a write waits for: node, site, area, sites=N or durable; with ' or less' behind it: answered all the same
-    #[arg(long, value_name = "SCOPE")]
+    #[arg(long, value_name = "SCOPE", value_parser = words::said)]
     ack_scope: Option<String>,
     /// Copies wanted at distinct sites: N, 'N in AREA', 'N in each area', or several: '3, 1 in oslo, 1 in bergen'
-    #[arg(long, value_name = "COPIES")]
+    #[arg(long, value_name = "COPIES", value_parser = words::said)]
     copies: Option<String>,
     /// The area that its payload moves to: copies there first, then those elsewhere are let go of; `all` for everywhere
-    #[arg(long, value_name = "AREA")]
+    #[arg(long, value_name = "AREA", value_parser = words::said)]
     lives_in: Option<String>,
     /// What members take along: `records`, nothing else yet; for bodies see --copies and `bucket pin`
     #[arg(long, value_name = "WHAT", value_parser = follow)]
     follow: Option<String>,
     /// Sites where its payload may lie, cached copies too, separated by commas; `all` for everywhere
-    #[arg(long, value_name = "SITES", value_delimiter = ',')]
+    #[arg(long, value_name = "SITES", value_delimiter = ',', value_parser = words::said)]
     residency: Option<Vec<String>>,
     /// What a read of an unknown key does at a member that is behind the others
     #[arg(long, value_enum)]
@@ -197,6 +197,9 @@ impl Bucket {
 
 impl Create {
     async fn run(self, globals: Globals) -> Outcome {
+        let (copies, copies_in) = copies(self.copies);
+        let asked = BucketPatch { copies, copies_in: copies_in.clone(), ..BucketPatch::default() };
+        skerry_node::check_settings(&asked).map_err(Failure::usage)?;
         let site = self.place.site(&globals).await?;
         let about = look::no_bucket(&site, &self.name);
         if look::dry_run(&globals, &format!("make the bucket {}", self.name), about).await? {
@@ -209,7 +212,6 @@ impl Create {
                 "no access key belongs to {owner}: nobody opens this bucket before `skerry key create --owner {owner}`"
             ));
         }
-        let (copies, copies_in) = copies(self.copies);
         let (name, owner, unique) = (self.name, self.owner, self.unique);
         let request = BucketCreate { name, owner, unique, copies, copies_in };
         show(&site.client.post("/_skerry/v1/buckets", &request).await?, globals.json)
@@ -336,6 +338,7 @@ impl Set {
                 "set what? Name at least one of --versioning, --ack-scope, --copies, --lives-in, --follow, --residency, --miss, --join",
             ));
         }
+        skerry_node::check_settings(&patch).map_err(Failure::usage)?;
         let site = self.place.site(&globals).await?;
         let about = async {
             for resident in patch.residency.iter().flatten() {

@@ -41,11 +41,11 @@ impl Init {
         refuse_demo(&self.dir)?;
         refuse_site(&self.dir)?;
         refuse_inside(&self.dir, &self.root)?;
+        // A configuration that cannot be read is said before anything is made.
+        let configured = self.reach.configured(&self.dir)?;
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
-        // A configuration that cannot be read is said before anything is made.
-        let configured = self.reach.configured(&self.dir)?;
         found(&self.dir, &self.root, &self.name)?;
         self.reach.keep(&self.dir, &self.name, &configured)?;
         if globals.json {

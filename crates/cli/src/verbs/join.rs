@@ -34,11 +34,11 @@ impl Join {
         let dir = self.dir.display();
         refuse_demo(&self.dir)?;
         refuse_site(&self.dir)?;
+        let configured = self.reach.configured(&self.dir)?;
         if output::dry_run(globals.dry_run, &format!("make the site {} in {dir}", token.site), globals.json)?
         {
             return Ok(Exit::Done);
         }
-        let configured = self.reach.configured(&self.dir)?;
         if !self.reach.is_dialled(&configured) {
             output::note("no --advertise: this site will dial the others, they cannot dial it");
         }

@@ -29,9 +29,10 @@ pub(crate) enum Key {
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// What to call it
+    #[arg(value_parser = words::said)]
     name: Option<String>,
     /// Whom it belongs to; the first owner by default
-    #[arg(long)]
+    #[arg(long, value_parser = words::owner)]
     owner: Option<String>,
     #[command(flatten)]
     place: Place,
@@ -48,6 +49,7 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Disable {
     /// The access key
+    #[arg(value_parser = words::said)]
     id: String,
     #[command(flatten)]
     place: Place,

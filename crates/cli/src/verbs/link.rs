@@ -103,6 +103,9 @@ impl Budget {
             hours: self.hours,
             zone_minutes: self.zone,
         });
+        if let Some(budget) = &budget {
+            skerry_node::check_budget(budget).map_err(Failure::usage)?;
+        }
         let path = "/_skerry/v1/link/budget";
         let state: UplinkState = if budget.is_none() && !self.none {
             which.check(&site, &globals).await?;

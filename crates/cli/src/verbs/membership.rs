@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use skerry_node::admin_shapes::{FollowedPrefix, JoinRequest, LeaveRequest, MembershipState, StatusReport};
+use skerry_node::admin_shapes::{
+    BucketStatus, FollowedPrefix, JoinRequest, LeaveRequest, MembershipState, StatusReport,
+};
 
 use crate::admin::segment;
 use crate::arguments::Globals;
@@ -131,7 +133,7 @@ impl Leave {
             None => format!("leave the bucket {}", self.name),
         };
         let site = self.place.site(&globals).await?;
-        let about = async { look::bucket(&site, &self.name).await.map(drop) };
+        let about = self.look(&site);
         if look::dry_run(&globals, &act, about).await? {
             return Ok(Exit::Done);
         }
@@ -157,6 +159,22 @@ impl Leave {
         };
         drop(waiting);
         show(&state, globals.json)
+    }
+
+    /// What the site would refuse.
+    async fn look(&self, site: &Site) -> Outcome<()> {
+        let bucket = look::bucket(site, &self.name).await?;
+        if let Some(prefix) = &self.prefix {
+            let is_followed = bucket.prefixes.iter().any(|followed| followed.prefix == *prefix);
+            let why = || format!("{} below {prefix:?} is not followed here", self.name);
+            return if is_followed { Ok(()) } else { Err(look::refused(site, why())) };
+        }
+        refuse_outcast(site).await?;
+        let report: StatusReport = site.client.get("/_skerry/v1/status").await?;
+        match stays(&bucket, &report.site_name) {
+            Some(why) => Err(look::refused(site, why)),
+            None => Ok(()),
+        }
     }
 
     /// Why the waiting ended and the leaving did not.
@@ -191,6 +209,24 @@ impl Leave {
             ))),
             _ => Ok(state),
         }
+    }
+}
+
+/// What keeps a site in a bucket, in the words of the site.
+fn stays(bucket: &BucketStatus, site: &str) -> Option<String> {
+    let name = &bucket.name;
+    let is_member = bucket.members.iter().any(|member| member == site);
+    match (is_member, bucket.home == site, bucket.members.len()) {
+        (false, ..) => None,
+        (_, true, _) => Some(format!(
+            "{site} is the home of {name}: it decides its conditions. Move the home first: `skerry bucket home {name} --to SITE`"
+        )),
+        (_, _, 1) => Some(format!(
+            "{site} is the only member of {name}: {} objects ({} bytes) would be lost. Let another site join it first: `skerry bucket \
+             join {name}` there",
+            bucket.objects, bucket.bytes
+        )),
+        _ => None,
     }
 }
 
@@ -265,4 +301,26 @@ fn show(state: &MembershipState, json: bool) -> Outcome {
     let whose = if state.join_here { "said for this site" } else { "as the bucket says" };
     output::line(&format!("join: {} ({whose})", state.join));
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn who_is_home_or_alone_stays() {
+        let bucket = |home: &str, members: &[&str]| BucketStatus {
+            name: "photos".into(),
+            home: home.into(),
+            members: members.iter().map(|name| (*name).to_owned()).collect(),
+            ..BucketStatus::default()
+        };
+        let said = stays(&bucket("oslo", &["bergen", "oslo"]), "oslo").unwrap();
+        assert!(said.contains("Move the home first"), "{said}");
+        let said = stays(&bucket("", &["oslo"]), "oslo").unwrap();
+        assert!(said.contains("only member"), "{said}");
+        assert_eq!(stays(&bucket("bergen", &["bergen", "oslo"]), "oslo"), None);
+        assert_eq!(stays(&bucket("bergen", &["bergen"]), "oslo"), None, "it is no member");
+    }
 }

@@ -56,7 +56,16 @@ impl Pin {
         };
         let what = format!("{verb} what lies below {:?} in {}", self.prefix, self.name);
         let site = self.place.site(&globals).await?;
-        let about = async { look::bucket(&site, &self.name).await.map(drop) };
+        let about = async {
+            look::bucket(&site, &self.name).await?;
+            let pins: PinList = site.client.get(PATH).await?;
+            let is_it = |pin: &PinStatus| pin.bucket == self.name && pin.prefix == self.prefix;
+            if act == PinAct::Unpin && !pins.pins.iter().any(is_it) {
+                let why = format!("{} below {:?} is not pinned here", self.name, self.prefix);
+                return Err(look::refused(&site, why));
+            }
+            Ok(())
+        };
         if look::dry_run(&globals, &what, about).await? {
             return Ok(Exit::Done);
         }

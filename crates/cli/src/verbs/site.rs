@@ -20,6 +20,7 @@ use crate::look;
 use crate::output;
 use crate::place::{Place, Site as Asked};
 use crate::progress::Waiting;
+use crate::reach::dialable;
 use crate::words;
 
 pub(super) use replace::progress;
@@ -93,7 +94,7 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The site: its name, its id, or the eight characters of it that lists show
-    #[arg(value_name = "SITE")]
+    #[arg(value_name = "SITE", value_parser = words::said)]
     target: String,
     #[command(flatten)]
     place: Place,
@@ -103,7 +104,7 @@ pub(crate) struct Show {
 #[derive(Debug, Args)]
 pub(crate) struct Duty {
     /// The site: its name or its id
-    #[arg(value_name = "SITE")]
+    #[arg(value_name = "SITE", value_parser = words::said)]
     target: String,
     #[command(flatten)]
     place: Place,
@@ -125,7 +126,7 @@ pub(crate) struct Address {
     #[command(flatten)]
     of: Duty,
     /// Where to dial it, best first, as host:port
-    #[arg(value_name = "HOST:PORT", required_unless_present = "clear")]
+    #[arg(value_name = "HOST:PORT", required_unless_present = "clear", value_parser = dialable)]
     addresses: Vec<String>,
     /// Take back what was said before: only what it says itself counts
     #[arg(long, conflicts_with = "addresses")]
@@ -138,7 +139,7 @@ pub(crate) struct Area {
     #[command(flatten)]
     of: Duty,
     /// The area's name
-    #[arg(value_name = "AREA", required_unless_present = "none")]
+    #[arg(value_name = "AREA", required_unless_present = "none", value_parser = words::area_name)]
     area: Option<String>,
     /// It stands in none
     #[arg(long, conflicts_with = "area")]

@@ -27,6 +27,25 @@ fn a_wrong_command_line_is_usage() {
         &["invite", "oslo", "--expires", "0s"],
         &["bucket", "create", "Hey_", "--dry-run"],
         &["server", "one", "--dir", "two"],
+        &["invite", "oslo", "--expires", "90d"],
+        &["invite", "oslo-2", "--node-of", "oslo", "--seat", "4"],
+        &["bucket", "create", "photos", "--copies", "99", "--dry-run"],
+        &["bucket", "set", "photos", "--ack-scope", "everywhere", "--dry-run"],
+        &["bucket", "set", "photos", "--lives-in", "Oslo", "--dry-run"],
+        &["site", "area", "oslo", "each", "--dry-run"],
+        &["site", "address", "oslo", "nowhere", "--dry-run"],
+        &[
+            "link",
+            "budget",
+            "oslo",
+            "--bytes",
+            "2GB/month",
+            "--reset-day",
+            "31",
+            "--dry-run",
+            "--endpoint",
+            "http://127.0.0.1:1",
+        ],
     ] {
         let (code, out, err) = told(&run(line));
         assert_eq!(code, 2, "{line:?}: {out}{err}");
@@ -228,6 +247,18 @@ fn an_unknown_field_is_named_with_its_line() {
         assert_eq!(code, 2, "{err}");
         assert!(err.contains("lissten") && err.contains('3'), "{err}");
     }
+}
+
+/// What would be refused is no dry run's "would".
+#[test]
+fn a_dry_run_refuses_a_configuration_that_the_act_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    for more in [&["--dry-run"][..], &[]] {
+        let (code, out, err) = told_in(place, &[&["init", "--listen", "0.0.0.0:7610"], more].concat());
+        assert!(code == 2 && out.is_empty() && err.contains("s3.listen"), "{more:?}: {code}: {out}{err}");
+    }
+    assert!(!place.join("skerry").exists());
 }
 
 #[test]

@@ -520,7 +520,7 @@ pub struct BucketCreate {
 }
 
 /// A bucket with its settings and figures.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BucketStatus {
     /// Shape version.
     pub version: u32,

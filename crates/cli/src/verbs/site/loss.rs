@@ -21,7 +21,7 @@ use crate::words;
 #[derive(Debug, Args)]
 pub(crate) struct DeclareLost {
     /// Its name
-    #[arg(value_name = "LOST")]
+    #[arg(value_name = "LOST", value_parser = words::said)]
     name: String,
     /// Only the sums, no list of versions
     #[arg(long)]
@@ -34,7 +34,7 @@ pub(crate) struct DeclareLost {
 #[derive(Debug, Args)]
 pub(crate) struct DeclareFound {
     /// Its name
-    #[arg(value_name = "FOUND")]
+    #[arg(value_name = "FOUND", value_parser = words::said)]
     name: String,
     #[command(flatten)]
     place: Place,

@@ -18,7 +18,7 @@ pub(crate) struct Replace {
     #[command(flatten)]
     of: Duty,
     /// The site that takes its place: its name or its id
-    #[arg(long, value_name = "NEW")]
+    #[arg(long, value_name = "NEW", value_parser = words::said)]
     by: String,
     /// The new site keeps its own name
     #[arg(long)]
