@@ -98,7 +98,9 @@ pub(crate) fn of_directory(directory: &Path) -> Outcome<Config> {
 
 /// The directory of one site, also when a demo's is given together with `--site`.
 pub(crate) fn offline(directory: &Path, globals: &Globals) -> Outcome<PathBuf> {
-    let Some(layout) = Layout::load(directory)? else { return Ok(directory.to_path_buf()) };
+    let Some(layout) = Layout::load(directory)? else {
+        return named(directory, globals.only_site.as_deref()).map(|()| directory.to_path_buf());
+    };
     let names: Vec<&str> = layout.sites.iter().map(|site| site.name.as_str()).collect();
     match &globals.only_site {
         Some(name) if names.contains(&name.as_str()) => Ok(layout.site_directory(name)),
@@ -108,6 +110,19 @@ pub(crate) fn offline(directory: &Path, globals: &Globals) -> Outcome<PathBuf> {
             // One that is named and not there is unknown; none named is a wrong command line.
             Err(if globals.only_site.is_some() { Failure::refused(message) } else { Failure::usage(message) })
         }
+    }
+}
+
+/// Refuses a directory of another site than the one that is named. Nobody can be asked what it is called by now.
+fn named(directory: &Path, name: Option<&str>) -> Outcome<()> {
+    let Some(name) = name else { return Ok(()) };
+    let there = known(directory)?.name;
+    match there == name {
+        true => Ok(()),
+        false => Err(Failure::refused(format!(
+            "{} has no site {name}; there is {there} (its name when it was made)",
+            directory.display()
+        ))),
     }
 }
 

@@ -61,6 +61,27 @@ fn a_wrong_command_line_is_usage() {
 }
 
 #[test]
+fn nothing_is_no_name_and_refused_in_the_same_words() {
+    for line in [
+        &["init", "--tls", ""][..],
+        &["join", "token", "--tls", " "],
+        &["key", "create", ""],
+        &["key", "create", "--owner", ""],
+        &["bucket", "create", "photos", "--owner", ""],
+        &["bucket", "set", "photos", "--lives-in", ""],
+        &["bucket", "set", "photos", "--residency", "oslo,"],
+        &["bucket", "home", "photos", "--to", ""],
+        &["site", "freeze", ""],
+        &["site", "area", "oslo", ""],
+        &["site", "replace", "oslo", "--by", ""],
+        &["link", "cut", "oslo", "--from", ""],
+    ] {
+        let (code, out, err) = told(&run(line));
+        assert!(code == 2 && err.contains("it is empty: say what is meant"), "{line:?}: {code}: {out}{err}");
+    }
+}
+
+#[test]
 fn a_token_that_begins_with_a_hyphen_is_a_token() {
     let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let endpoint = format!("http://{nobody}");
@@ -228,6 +249,33 @@ fn the_configuration_of_the_default_directory_is_read() {
     }
 }
 
+/// What reads a directory reads that of the site that is named.
+#[test]
+fn a_site_that_is_not_there_is_refused_offline_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    assert_eq!(told_in(place, &["init", "--name", "shop"]).0, 0);
+    for verb in [&["check"][..], &["du", "--offline"]] {
+        let (code, _, err) = told_in(place, &[verb, &["--site", "nope"]].concat());
+        assert!(code == 5 && err.contains("has no site nope; there is shop"), "{verb:?}: {code}: {err}");
+        // Of a site that was never started there is nothing to read; it is the one that is meant.
+        let (_, _, err) = told_in(place, &[verb, &["--site", "shop"]].concat());
+        assert!(!err.contains("has no site"), "{verb:?}: {err}");
+    }
+}
+
+/// What would be refused is no dry run's "would".
+#[test]
+fn a_dry_run_refuses_a_configuration_that_the_act_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    for more in [&["--dry-run"][..], &[]] {
+        let (code, out, err) = told_in(place, &[&["init", "--listen", "0.0.0.0:7610"], more].concat());
+        assert!(code == 2 && out.is_empty() && err.contains("s3.listen"), "{more:?}: {code}: {out}{err}");
+    }
+    assert!(!place.join("skerry").exists());
+}
+
 #[test]
 fn a_root_key_is_not_laid_into_the_site() {
     let directory = tempfile::tempdir().unwrap();
@@ -247,18 +295,6 @@ fn an_unknown_field_is_named_with_its_line() {
         assert_eq!(code, 2, "{err}");
         assert!(err.contains("lissten") && err.contains('3'), "{err}");
     }
-}
-
-/// What would be refused is no dry run's "would".
-#[test]
-fn a_dry_run_refuses_a_configuration_that_the_act_refuses() {
-    let directory = tempfile::tempdir().unwrap();
-    let place = directory.path();
-    for more in [&["--dry-run"][..], &[]] {
-        let (code, out, err) = told_in(place, &[&["init", "--listen", "0.0.0.0:7610"], more].concat());
-        assert!(code == 2 && out.is_empty() && err.contains("s3.listen"), "{more:?}: {code}: {out}{err}");
-    }
-    assert!(!place.join("skerry").exists());
 }
 
 #[test]
