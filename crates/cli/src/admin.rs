@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
-use rustls::AlertDescription;
+use rustls::{AlertDescription, CertificateError};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use serde::Serialize;
@@ -149,11 +149,17 @@ impl Client {
             let hint = "name the certificate of its authority with --ca FILE";
             return Err(Failure::usage(format!("{} speaks TLS; {hint}", self.endpoint)));
         };
-        let unusable = |error: String| Failure::usage(format!("{}: {error}", path.display()));
+        let unusable = |error: String| {
+            let hint = "--ca names a file (PEM) with the certificate of the authority, as tls/ca.pem in a site's directory";
+            Failure::usage(format!("{} cannot be used as --ca: {error}; {hint}", path.display()))
+        };
         let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))? {
             let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
             roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+        }
+        if roots.is_empty() {
+            return Err(unusable("there is no certificate in it".into()));
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -175,6 +181,10 @@ impl Client {
                 "what listens there speaks no HTTP: if it has a certificate say https:// and --ca FILE, and a port for \
                  other sites (peer.listen) is none for this",
             ),
+            // Who has a certificate may hang up on what is no TLS without a word.
+            false if error.is_incomplete_message() || error.is_canceled() || is_hung_up(error) => self.unreachable(
+                "what listens there hung up without an answer: if it has a certificate say https:// and --ca FILE",
+            ),
             false => self.unreachable(error),
         }
     }
@@ -193,8 +203,36 @@ impl Client {
             Some(rustls::Error::InvalidMessage(_)) => {
                 self.unreachable("what listens there speaks no TLS: say http://")
             }
+            Some(rustls::Error::InvalidCertificate(wrong)) => self.no_certificate(wrong),
+            None if error.kind() == std::io::ErrorKind::UnexpectedEof
+                || error.kind() == std::io::ErrorKind::ConnectionReset =>
+            {
+                self.unreachable("what listens there hung up on TLS: if it has no certificate say http://")
+            }
             _ => self.unreachable(error),
         }
+    }
+
+    /// Who answers in our TLS, and cannot prove who it is: nothing was said to it.
+    fn no_certificate(&self, wrong: &CertificateError) -> Failure {
+        let authority = self.authority.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let host = &self.endpoint.host;
+        self.unreachable(match wrong {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
+                "its certificate is not of the authority in {authority}: name that of the site that listens there with --ca FILE \
+                 (tls/ca.pem in its directory, if `--tls` made it)"
+            ),
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => format!(
+                "its certificate is not for {host}: ask it by a name that it was made for (`skerry init --tls NAME`)"
+            ),
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired, or the clock of this machine is wrong".into()
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "its certificate is not valid yet: the clock of this machine, or of the one that made it, is wrong".into()
+            }
+            other => format!("its certificate cannot be trusted: {other}"),
+        })
     }
 
     /// Why a token may be refused.
@@ -222,11 +260,33 @@ impl Client {
             401 => Failure::refused(format!("{}: {} (HTTP 401: {said})", self.endpoint, self.hint())),
             // Whoever answers 503 is there, and will not now.
             403 | 404 | 409 | 503 => Failure::refused(message),
+            400 if REFUSED.contains(&code(&answer.body).as_str()) => Failure::refused(message),
             400 | 422 => Failure::usage(message),
             502 | 504 => Failure::unreachable(message),
             status => Failure::failed(format!("{message} (HTTP {status})")),
         }
     }
+}
+
+/// Whether the other end ended the connection.
+fn is_hung_up(error: &hyper::Error) -> bool {
+    use std::io::ErrorKind;
+    let inner = std::error::Error::source(error).and_then(|inner| inner.downcast_ref::<std::io::Error>());
+    inner.is_some_and(|inner| {
+        matches!(inner.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
+    })
+}
+
+/// What is 400 by S3's word and says nothing against the command line: names of buckets are looked at before a site is asked, so
+/// it is one that is another site's own; a site of a release before says `InvalidRequest` of what cannot be as things are.
+const REFUSED: [&str; 3] = ["TooManyBuckets", "InvalidBucketName", "InvalidRequest"];
+
+/// The code of an error document.
+fn code(body: &[u8]) -> String {
+    let code = serde_json::from_slice::<Value>(body)
+        .ok()
+        .and_then(|body| Some(body.get("error")?.as_str()?.to_owned()));
+    code.unwrap_or_default()
 }
 
 /// The message of an error document, flat or under `error`.
@@ -260,7 +320,6 @@ mod tests {
             endpoint: "http://127.0.0.1:1".parse().unwrap(),
             token: None,
             authority: None,
-            400 if REFUSED.contains(&code(&answer.body).as_str()) => Failure::refused(message),
             timeout: Duration::from_secs(1),
             is_directory_s: false,
         };
@@ -268,18 +327,6 @@ mod tests {
             (400, Exit::Usage),
             (401, Exit::Refused),
             (403, Exit::Refused),
-/// What is 400 by S3's word and says nothing against the command line: names of buckets are looked at before a site is asked, so
-/// it is one that is another site's own; a site of a release before says `InvalidRequest` of what cannot be as things are.
-const REFUSED: [&str; 3] = ["TooManyBuckets", "InvalidBucketName", "InvalidRequest"];
-
-/// The code of an error document.
-fn code(body: &[u8]) -> String {
-    let code = serde_json::from_slice::<Value>(body)
-        .ok()
-        .and_then(|body| Some(body.get("error")?.as_str()?.to_owned()));
-    code.unwrap_or_default()
-}
-
             (404, Exit::Refused),
             (409, Exit::Refused),
             (503, Exit::Refused),
@@ -292,6 +339,11 @@ fn code(body: &[u8]) -> String {
             assert_eq!(failure.exit, exit, "{status}");
             assert!(failure.message.contains("oslo is frozen"), "{}", failure.message);
             assert_eq!(failure.message.contains("SKERRY_TOKEN"), status == 401, "{}", failure.message);
+        }
+        for code in REFUSED {
+            let body = Bytes::from(format!(r#"{{"error":"{code}","message":"oslo is full"}}"#));
+            let failure = client.refusal(&Answer { status: StatusCode::BAD_REQUEST, body });
+            assert_eq!(failure.exit, Exit::Refused, "{code}");
         }
     }
 
@@ -340,9 +392,77 @@ fn code(body: &[u8]) -> String {
         let failure = asked("https", b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         assert!(failure.message.contains("say http://"), "{}", failure.message);
     }
-        for code in REFUSED {
-            let body = Bytes::from(format!(r#"{{"error":"{code}","message":"oslo is full"}}"#));
-            let failure = client.refusal(&Answer { status: StatusCode::BAD_REQUEST, body });
-            assert_eq!(failure.exit, Exit::Refused, "{code}");
+
+    #[tokio::test]
+    async fn who_hangs_up_is_asked_in_the_other_scheme() {
+        for (scheme, other) in [("http", "say https://"), ("https", "say http://")] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let endpoint = format!("{scheme}://{}", listener.local_addr().unwrap());
+            let authority = authority_of_a_site();
+            let client = client(&endpoint, authority.path().join("ca.pem"));
+            let hang_up = async {
+                use tokio::io::AsyncReadExt;
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0, "it speaks first");
+            };
+            let (answer, ()) = tokio::join!(client.send(Method::GET, "/", Bytes::new()), hang_up);
+            let failure = answer.err().unwrap();
+            assert!(failure.message.contains(other), "{}", failure.message);
         }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_authority_is_told_in_words() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("https://{}", listener.local_addr().unwrap());
+        let (its, other) = (authority_of_a_site(), authority_of_a_site());
+        let read = |file: &str| std::fs::read(its.path().join(file)).unwrap();
+        let chain = CertificateDer::pem_slice_iter(&read(skerry_node::trust::ca::CERTIFICATE))
+            .map(Result::unwrap)
+            .collect();
+        let key =
+            rustls_pki_types::PrivateKeyDer::from_pem_slice(&read(skerry_node::trust::ca::KEY)).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let serve = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            assert!(acceptor.accept(stream).await.is_err(), "nothing is said to it");
+        };
+        let client = client(&endpoint, other.path().join("ca.pem"));
+        let (answer, ()) = tokio::join!(client.send(Method::GET, "/", Bytes::new()), serve);
+        let failure = answer.err().unwrap();
+        let told =
+            failure.message.contains("not of the authority in") && failure.message.contains("--ca FILE");
+        assert!(told && failure.exit == Exit::Unreachable, "{}", failure.message);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_holds_no_certificate_is_named() {
+        let its = authority_of_a_site();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("https://{}", listener.local_addr().unwrap());
+        for (file, why) in
+            [(skerry_node::trust::ca::KEY, "no certificate in it"), ("nothing.pem", "cannot be used as --ca")]
+        {
+            let failure = client(&endpoint, its.path().join(file)).send(Method::GET, "/", Bytes::new()).await;
+            let failure = failure.err().unwrap();
+            assert!(failure.message.contains(why) && failure.exit == Exit::Usage, "{}", failure.message);
+        }
+    }
+
+    fn client(endpoint: &str, authority: PathBuf) -> Client {
+        Client {
+            endpoint: endpoint.parse().unwrap(),
+            token: None,
+            authority: Some(authority),
+            timeout: Duration::from_secs(10),
+            is_directory_s: false,
+        }
+    }
 }

@@ -362,7 +362,11 @@ fn row((site, answer): &Answered<'_>) -> Vec<String> {
         Err(failure) if failure.exit == Exit::Unreachable => {
             return vec![site.name.clone(), endpoint, "not answering".into()];
         }
-        Err(_) => return vec![site.name.clone(), endpoint, "refused".into()],
+        Err(failure) if failure.exit == Exit::Refused => {
+            return vec![site.name.clone(), endpoint, "refused".into()];
+        }
+        // The note says what is wrong with how it was asked.
+        Err(_) => return vec![site.name.clone(), endpoint, "not asked".into()],
     };
     let state = match (report.cut, report.duty.as_str(), report.storage.full) {
         (true, ..) => "cut".into(),
