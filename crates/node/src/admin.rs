@@ -479,6 +479,7 @@ pub(crate) fn storage_status(
     StorageStatus {
         damaged_chunks: scrub.damaged.len() as u64 + scrub.unlisted,
         damaged_segments: scrub.segments.len() as u64,
+        mended_chunks: scrub.mended,
         unread_segments: usage.unread,
         damaged_index: usage.index_bad,
         sync_waits_seconds: hanging(usage).unwrap_or(0),

@@ -140,6 +140,7 @@ fn note_storage(report: &StatusReport) {
         let found = format!("{chunks}, {segments}");
         output::note(&format!("{}: {found}: see `skerry scrub status`", report.site_name));
     }
+    mended(&report.site_name, &report.storage).iter().for_each(|note| output::note(note));
     let unread = report.storage.unread_segments;
     if unread > 0 {
         let (unread, are, them) = match unread {
@@ -193,6 +194,13 @@ fn note_storage(report: &StatusReport) {
         let what = format!("storage.sync = os: a power cut loses what was answered last ({unsynced} now)");
         output::note(&format!("{}: {what}", report.site_name));
     }
+}
+
+/// That something rotted and is whole again: nobody else tells of it, and what rotted once rots again.
+fn mended(site: &str, storage: &StorageStatus) -> Option<String> {
+    let what = words::count(storage.mended_chunks, "damaged chunk");
+    (storage.mended_chunks > 0)
+        .then(|| format!("{site}: {what} mended so far, by the scrub or by reads: look after its disk"))
 }
 
 /// What is kept for writes of which nobody has said what became of them.
@@ -484,7 +492,16 @@ fn peer_row(site: &str, peer: &PeerStatus) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_near;
+    use super::*;
+
+    #[test]
+    fn what_rotted_and_was_mended_is_told() {
+        let mut storage = StorageStatus::default();
+        assert_eq!(mended("oslo", &storage), None);
+        storage.mended_chunks = 2;
+        let said = mended("oslo", &storage).unwrap_or_default();
+        assert!(said.starts_with("oslo: 2 damaged chunks mended so far"), "{said}");
+    }
 
     #[test]
     fn a_cap_is_worth_a_word_where_something_is_held() {

@@ -213,6 +213,9 @@ pub struct StorageStatus {
     /// Journal segments that the last scrub found damaged.
     #[serde(default)]
     pub damaged_segments: u64,
+    /// Chunks that were found damaged since the store was made, by the scrub or by a read, and mended.
+    #[serde(default)]
+    pub mended_chunks: u64,
     /// Payload segments that are kept, with all that is dead in them, because the disk could not read a part of them.
     #[serde(default)]
     pub unread_segments: u64,

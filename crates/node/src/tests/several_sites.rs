@@ -168,6 +168,15 @@ async fn a_damaged_chunk_is_mended_from_a_copy_elsewhere() {
     world.sites[0].until("the other member is known", members).await;
     assert_eq!(world.sites[0].get("photos", "a").await.unwrap(), body);
     assert_eq!(world.sites[0].payload_received(), 1 << 20, "one chunk came from the copy");
+    let one = &world.sites[0];
+    one.site().scrub.notify_one();
+    let counted = || async {
+        let report = one.services().admin.scrub().await.unwrap();
+        (report.found, report.mended, report.damaged_chunks) == (1, 1, 0)
+    };
+    one.until("the scrub counts what the read mended", counted).await;
+    assert_eq!(one.services().admin.status().await.unwrap().storage.mended_chunks, 1);
+    assert_eq!(one.payload_received(), 1 << 20, "counting fetches nothing");
     world.sites[1].cut(true).await;
     assert_eq!(world.sites[0].get("photos", "a").await.unwrap(), body, "it is mended, not only passed on");
     world.stop().await;

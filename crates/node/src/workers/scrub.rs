@@ -62,6 +62,7 @@ impl Scrubber {
     async fn turn(&mut self) -> bool {
         let state = self.site.store.scrub_state();
         self.telemetry.scrub.show(&state);
+        self.take_in().await;
         self.mend_again(&state).await;
         let worked = match self.step(&state).await {
             Ok(worked) => worked,
@@ -111,6 +112,21 @@ impl Scrubber {
             if self.site.store.activity() == before {
                 break;
             }
+        }
+    }
+
+    /// What reads came across goes on the list like what the scrub finds, and is mended like that. What they mended by
+    /// themselves is counted, so that a disk which rots is seen before it loses something.
+    async fn take_in(&self) {
+        let store = self.site.store.clone();
+        match tokio::task::spawn_blocking(move || store.note_come_across()).await {
+            Ok(Ok(found)) if !found.is_empty() => {
+                // What a read brought is on the disk then, and crosses no link once more.
+                self.site.settle().await.ok();
+                self.mend(&found).await;
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "what reads found damaged could not be noted"),
+            _ => {}
         }
     }
 

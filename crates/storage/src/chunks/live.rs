@@ -63,13 +63,27 @@ pub(crate) struct Inner {
     pub(crate) misnamed: BTreeSet<Key>,
     /// How often what is kept of each domain was found damaged, since the start and with it.
     pub(crate) hurt: BTreeMap<BucketId, u64>,
+    /// What reads found damaged, and why, until the scrub takes it on its list.
+    pub(crate) come_across: BTreeMap<Key, String>,
 }
 
+/// More is not remembered of what reads find: a disk that loses so much at once is told of by what is.
+const COME_ACROSS: usize = 1024;
+
 impl Inner {
-    /// What is kept was found damaged.
-    pub(crate) fn hurts(&mut self, key: Key) {
-        if self.damaged.insert(key) {
+    /// What is kept was found damaged; whether that is new.
+    pub(crate) fn hurts(&mut self, key: Key) -> bool {
+        let is_new = self.damaged.insert(key);
+        if is_new {
             *self.hurt.entry(key.0).or_default() += 1;
+        }
+        is_new
+    }
+
+    /// The same by who looked for something else: a client's read may mend it before anybody has seen that it was so.
+    pub(crate) fn comes_across(&mut self, key: Key, why: &str) {
+        if self.hurts(key) && self.come_across.len() < COME_ACROSS {
+            self.come_across.insert(key, why.to_owned());
         }
     }
 }

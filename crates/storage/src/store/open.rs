@@ -155,7 +155,9 @@ fn assemble(
         index.read().get(Table::Storage, MISSED)?.is_some() || crate::journal::base::is_set_aside(&*disk)?;
     let live = crate::chunks::live::Live::default();
     // Nobody is told that they are here, and who puts them writes them, before they were looked at again.
-    scrub.chunks().for_each(|key| live.lock().hurts(key));
+    for key in scrub.chunks() {
+        live.lock().hurts(key);
+    }
     let evicting = super::evict::Evicting::load(&*disk, &salt, settings.cache_bytes, &space);
     let store = Store {
         payload: segments(Area::Payload, settings.payload_segment_bytes, replayed.payload)?,

@@ -158,7 +158,7 @@ impl Store {
             match found.place.area {
                 // Nobody counts on it.
                 Area::Cache => drop(inner.damaged.insert(key)),
-                Area::Journal | Area::Payload => inner.hurts(key),
+                Area::Journal | Area::Payload => inner.comes_across(key, &why),
             }
             if let Some(fresh) = inner.fresh.get_mut(&key).filter(|fresh| fresh.place == found.place) {
                 fresh.mends = false;

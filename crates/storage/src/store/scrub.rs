@@ -198,6 +198,21 @@ impl Store {
         if found { self.save(&mut scrub) } else { Ok(()) }
     }
 
+    /// Notes what reads found damaged since this was asked last, also what they mended by putting it anew: [`Store::recheck`]
+    /// then counts it as such.
+    pub fn note_come_across(&self) -> Result<Vec<DamagedChunk>, StorageError> {
+        let found = std::mem::take(&mut self.live.lock().come_across);
+        let mut chunks = Vec::new();
+        for ((domain, id), why) in found {
+            let row = load_row(&self.view(), (domain, id))?;
+            chunks.push(DamagedChunk { domain, id, tree: row.tree, stored: row.stored, why });
+        }
+        if !chunks.is_empty() {
+            self.note_damaged(chunks.clone())?;
+        }
+        Ok(chunks)
+    }
+
     /// Looks again at a chunk of the list; true if it is off the list now, because it reads well (it was mended, and that is
     /// on disk: [`Store::settle`]) or because nothing refers to it any more.
     pub fn recheck(&self, domain: BucketId, id: ChunkId) -> Result<bool, StorageError> {
@@ -253,6 +268,7 @@ impl Store {
                 Err(ReadError::Absent) => {}
                 Err(ReadError::Store(error)) => return Err(error),
                 Err(ReadError::Damaged(why)) => {
+                    self.live.lock().come_across.remove(&(domain, id));
                     let tree = row.tree;
                     step.damaged.push(DamagedChunk { domain, id, tree, stored: row.stored, why });
                 }

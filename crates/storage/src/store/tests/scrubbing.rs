@@ -138,6 +138,36 @@ fn who_puts_the_bytes_again_mends_and_the_list_survives_a_restart() {
     assert_eq!(round(&store, u64::MAX).damaged, vec![]);
 }
 
+#[test]
+fn what_a_read_found_and_mended_is_counted_once() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let bytes = body(102, 90_000);
+    let id = ChunkId::of(&bytes);
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    for _ in 0..2 {
+        assert!(matches!(store.read_chunk(DOMAIN, id, 0..u32::MAX), Err(ReadError::Damaged(_))));
+    }
+    // As the node does with what another site sent.
+    drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &bytes).unwrap());
+    settle(&store);
+    assert_eq!(store.scrub_state().found, 0, "the read told nobody yet");
+    let found: Vec<ChunkId> = store.note_come_across().unwrap().iter().map(|chunk| chunk.id).collect();
+    assert_eq!(found, [id]);
+    assert!(store.recheck(DOMAIN, id).unwrap());
+    let state = store.scrub_state();
+    assert_eq!((state.damaged.len(), state.found, state.mended), (0, 1, 1));
+    assert_eq!(store.note_come_across().unwrap(), vec![]);
+    // What the scrub finds by itself is on its list, and not found once more.
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    assert_eq!(round(&store, u64::MAX).damaged.len(), 1);
+    assert_eq!(store.note_come_across().unwrap(), vec![]);
+    assert_eq!(store.scrub_state().found, 2);
+}
+
 /// Others ask whether it is here before they let go of theirs, and a client is told to send it again.
 #[test]
 fn what_is_known_to_be_damaged_does_not_count_after_a_restart_and_is_mended_by_who_puts_it() {
