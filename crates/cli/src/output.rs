@@ -77,7 +77,17 @@ fn envelope(kind: &str, body: Value) -> Map<String, Value> {
         Value::Object(fields) => document.extend(fields.into_iter().filter(|(name, _)| name != "version")),
         other => drop(document.insert("value".into(), other)),
     }
+    name_site(&mut document);
     document
+}
+
+/// In some documents `site` is an id (then its name is `name`), in others a name, and scripts rely on each: `site_name` is its name
+/// in all of them.
+fn name_site(document: &mut Map<String, Value>) {
+    let name = document.get("name").or_else(|| document.get("site")).filter(|name| name.is_string()).cloned();
+    if let Some(name) = name.filter(|_| document.get("site").is_some_and(Value::is_string)) {
+        document.entry("site_name").or_insert(name);
+    }
 }
 
 /// Tells why a verb failed.
@@ -155,6 +165,16 @@ mod tests {
         assert_eq!(Value::Object(fields).to_string(), r#"{"kind":"status","sites":[],"version":1}"#);
         let fields = envelope("list", serde_json::json!([1]));
         assert_eq!(Value::Object(fields).to_string(), r#"{"kind":"list","value":[1],"version":1}"#);
+    }
+
+    #[test]
+    fn a_site_is_named_alike_in_every_document() {
+        let name = |body: Value| envelope("x", body).get("site_name").cloned();
+        assert_eq!(name(serde_json::json!({ "site": "0a1b", "name": "oslo" })), Some("oslo".into()));
+        assert_eq!(name(serde_json::json!({ "site": "oslo" })), Some("oslo".into()));
+        assert_eq!(name(serde_json::json!({ "site": "0a1b", "site_name": "oslo" })), Some("oslo".into()));
+        assert_eq!(name(serde_json::json!({ "name": "photos" })), None, "it is no site's");
+        assert_eq!(name(serde_json::json!({ "site": { "site": "0a1b" } })), None);
     }
 
     #[test]

@@ -76,6 +76,14 @@ impl Site {
         answer.ok().filter(|answer| answer.status.is_success())
     }
 
+    /// Its name; asked for where all one knows is its endpoint.
+    pub(crate) async fn called(&self) -> Outcome<String> {
+        if self.name != self.client.endpoint.to_string() {
+            return Ok(self.name.clone());
+        }
+        self.client.get::<StatusReport>("/_skerry/v1/status").await.map(|report| report.site_name)
+    }
+
     /// The same with the admin token that lies in its directory now.
     pub(crate) fn reloaded(&self, directory: &Path) -> Outcome<Self> {
         let mut site = self.clone();

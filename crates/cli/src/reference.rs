@@ -19,7 +19,8 @@ machine say `--endpoint` and `SKERRY_TOKEN`. Options that every verb understands
 that ask a site: a verb says \"asks a site\" and does not repeat them.
 
 With `--json` a result is one document on standard output, `{\"version\":1,\"kind\":…}`, or one per line where a verb
-goes on (`skerry demo`); fields are added, never changed. A failure is `{\"version\":1,\"kind\":\"error\",\"exit\":…,
+goes on (`skerry demo`); fields are added, never changed. Where a document has `site`, that is a site's id in some and its name in
+others, for scripts that are there; `site_name` beside it is its name in all. A failure is `{\"version\":1,\"kind\":\"error\",\"exit\":…,
 \"error\":…,\"message\":…}` on standard error.
 ";
 

@@ -22,7 +22,7 @@ impl Areas {
         let site = self.place.site(&globals).await?;
         let report: AreasReport = site.client.get("/_skerry/v1/areas").await?;
         if globals.json {
-            output::document("areas", &json!({ "site": site.name, "areas": report }))?;
+            output::document("areas", &json!({ "site": report.site_name, "areas": report }))?;
         } else {
             print(&report);
         }

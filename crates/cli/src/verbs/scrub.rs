@@ -53,7 +53,7 @@ impl Scrub {
             return Ok(Exit::Done);
         }
         let report: ScrubReport = site.client.post(PATH, &request).await?;
-        show(&site.name, &report, &globals)?;
+        show(&site.called().await?, &report, &globals)?;
         Ok(Exit::Done)
     }
 }
@@ -62,7 +62,7 @@ impl Which {
     async fn status(&self, globals: &Globals) -> Outcome {
         let site = self.place.site(globals).await?;
         let report: ScrubReport = site.client.get(PATH).await?;
-        show(&site.name, &report, globals)?;
+        show(&site.called().await?, &report, globals)?;
         let is_well = report.damaged_chunks == 0 && report.damaged_segments.is_empty();
         Ok(if is_well { Exit::Done } else { Exit::Failed })
     }
