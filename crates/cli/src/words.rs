@@ -106,6 +106,16 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// The same in a zone, so many minutes east of UTC, as those read it who said times in it: `2026-11-21 22:40:05 +01:00`.
+pub(crate) fn wall_in(zone_minutes: i16, milliseconds: u64) -> String {
+    let text = wall(milliseconds.saturating_add_signed(i64::from(zone_minutes) * 60_000));
+    if zone_minutes == 0 {
+        return text;
+    }
+    let (sign, size) = (if zone_minutes < 0 { '-' } else { '+' }, zone_minutes.unsigned_abs());
+    format!("{}{sign}{:02}:{:02}", text.trim_end_matches("UTC"), size / 60, size % 60)
+}
+
 /// `2026-11-21 21:40:05 UTC` from milliseconds since 1970.
 pub(crate) fn wall(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;

@@ -261,10 +261,13 @@ impl Budget {
 
     /// Says it anew; what was carried in the period goes on to count.
     pub fn set(&mut self, plan: Option<Plan>, now: WallTime) {
+        let was_counted = self.plan.is_some();
         self.plan = plan;
         if let Some(plan) = plan {
             // What was counted under a plan of other periods began when the running one of the new plan did, at the latest.
-            self.account.since = plan.began(now).max(self.account.since).min(now);
+            // Before the first plan nothing was counted, whatever crossed in the period so far.
+            let counted = plan.began(now).max(self.account.since).min(now);
+            self.account.since = if was_counted { counted } else { now };
         } else {
             self.account = Account::default();
         }
@@ -304,7 +307,9 @@ impl Budget {
         let stops = u128::from(plan.bytes) * u128::from(class.stops_at_percent()) / 100;
         if u128::from(self.account.used) >= stops {
             // The period under way, also when the clock shows an earlier one.
-            return Verdict::Spent(plan.ends(now.max(self.account.since)));
+            let ends = plan.ends(now.max(self.account.since));
+            // With the new period their hours need not have come.
+            return Verdict::Spent(if class == Class::Copy { plan.opens(ends) } else { ends });
         }
         match class {
             Class::Copy if plan.opens(now) > now => Verdict::Closed(plan.opens(now)),

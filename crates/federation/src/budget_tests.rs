@@ -40,6 +40,31 @@ fn a_month_begins_on_its_day_in_its_zone() {
     assert_eq!(day.ends(noon(2026, 2, 28)), midnight(2026, 3, 1));
 }
 
+#[test]
+fn a_budget_counts_from_when_it_was_said() {
+    let now = WallTime(midnight(2026, 11, 22).0 + 12 * HOUR);
+    let mut budget = Budget::default();
+    budget.set(Some(plan()), now);
+    budget.carried(5, WallTime(now.0 + HOUR), true);
+    assert_eq!(budget.account(), Account { since: now, used: 5 }, "nobody counted before");
+    budget.set(Some(Plan { period: Period::Day, ..plan() }), WallTime(now.0 + 2 * HOUR));
+    assert_eq!(budget.account(), Account { since: now, used: 5 });
+    budget.carried(7, midnight(2026, 11, 23), true);
+    assert_eq!(budget.account(), Account { since: midnight(2026, 11, 23), used: 7 });
+}
+
+#[test]
+fn copies_that_are_spent_return_at_their_hours() {
+    let now = WallTime(midnight(2026, 11, 22).0 + 12 * HOUR);
+    let by_day = Plan { hours: Some((8, 18)), ..plan() };
+    let budget = Budget::new(Some(by_day), Account { since: midnight(2026, 11, 1), used: 2_000_000_000 });
+    let eight = WallTime(midnight(2026, 12, 1).0 + 8 * HOUR);
+    assert_eq!(budget.may(Class::Copy, now), Verdict::Spent(eight), "not at midnight, when they are closed");
+    assert_eq!(budget.may(Class::Read, now), Verdict::Spent(midnight(2026, 12, 1)));
+    let over = Budget::new(Some(by_day), Account { since: midnight(2026, 12, 1), used: 0 });
+    assert_eq!(over.may(Class::Copy, eight), Verdict::Go);
+}
+
 /// A receiver of time that slipped for a moment, and one that slips back for a moment.
 #[test]
 fn a_clock_that_slipped_ahead_freezes_no_budget() {

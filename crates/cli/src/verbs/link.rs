@@ -32,7 +32,7 @@ pub(crate) struct Cut {
     #[command(flatten)]
     which: Which,
     /// Only between the site and this one, as if nothing joined the two; others may carry their link
-    #[arg(long, value_name = "OTHER")]
+    #[arg(long, value_name = "OTHER", value_parser = words::said)]
     from: Option<String>,
 }
 
@@ -134,18 +134,19 @@ fn told(site: &str, state: &UplinkState) -> String {
     let Some(budget) = &state.budget else {
         return format!("the links of {site} are not metered");
     };
+    // In the zone in which the budget was said, as refusals have it.
+    let wall = |at| words::wall_in(budget.zone_minutes, at);
     let mut lines = vec![format!(
         "{site}: {} of {} a {} crossed since {}; the next {} begins {}",
         words::bytes(state.used_bytes),
         words::bytes(budget.bytes),
         budget.period,
-        words::wall(state.since_ms),
+        wall(state.since_ms),
         budget.period,
-        words::wall(state.ends_ms.unwrap_or_default()),
+        wall(state.ends_ms.unwrap_or_default()),
     )];
     for class in &state.classes {
-        let when =
-            class.not_before_ms.map_or("may cross".into(), |at| format!("not before {}", words::wall(at)));
+        let when = class.not_before_ms.map_or("may cross".into(), |at| format!("not before {}", wall(at)));
         lines.push(format!("  {}: {when}", class.name));
     }
     lines.join("\n")
@@ -155,7 +156,7 @@ fn told(site: &str, state: &UplinkState) -> String {
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// The site itself: one of the directory, or the one that listens at --endpoint. It is told directly, by nobody else
-    #[arg(value_name = "SITE")]
+    #[arg(value_name = "SITE", value_parser = words::said)]
     target: String,
     #[command(flatten)]
     place: Place,
@@ -233,6 +234,23 @@ impl Which {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_budget_is_told_in_its_own_zone() {
+        let budget = UplinkBudget {
+            bytes: 2_000_000_000,
+            period: "month".into(),
+            reset_day: 1,
+            hours: None,
+            zone_minutes: 60,
+        };
+        // The first of December in a zone that is an hour ahead of UTC.
+        let state =
+            UplinkState { budget: Some(budget), ends_ms: Some(1_796_079_600_000), ..UplinkState::default() };
+        let said = told("oslo", &state);
+        assert!(said.ends_with("the next month begins 2026-12-01 00:00:00 +01:00"), "{said}");
+        assert_eq!(words::wall_in(-210, 1_796_079_600_000), "2026-11-30 19:30:00 -03:30");
+    }
 
     #[test]
     fn budgets_hours_and_zones_are_read_or_refused_with_what_would_do() {

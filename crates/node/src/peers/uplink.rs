@@ -276,11 +276,18 @@ impl Uplink {
         let when = |at: WallTime| words(at, &plan);
         match ahead.may(class, now) {
             Verdict::Go => Ok(held(bytes)),
-            Verdict::Spent(until) => Err(format!(
-                "the budget of the site's metered link is used up for {}; it returns {}",
-                name(class),
-                when(until)
-            )),
+            Verdict::Spent(until) => {
+                // `skerry link budget` says that it may cross then: what is left is not enough for this.
+                let left = match state.budget.left(class) {
+                    0 => String::new(),
+                    left => format!(" but for {left} bytes, too few for this beside what is under way"),
+                };
+                Err(format!(
+                    "the budget of the site's metered link is used up for {}{left}; it returns {}",
+                    name(class),
+                    when(until)
+                ))
+            }
             Verdict::Closed(until) => {
                 Err(format!("copies cross the site's metered link at its hours only: from {}", when(until)))
             }
