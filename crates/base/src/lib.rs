@@ -1,4 +1,4 @@
-//! The words two rooms use: identities, dots and vectors, time, chunks, the ordered key space, limits.
+//! The words two rooms use: identities, dots and vectors, time and calendar, chunks, the ordered key space, limits.
 //!
 //! Why here: `model`, `federation` and `storage` must not know each other, but they speak of the same dot
 //! and the same chunk. A word moves in when a second room needs it, never before.
@@ -6,6 +6,7 @@
 //! Invariants: pure (no files, sockets, clocks, threads, randomness), no `unsafe`, the encodings are pinned
 //! by fixtures, and nothing iterates in an order that depends on a hash.
 
+pub mod calendar;
 pub mod chunk;
 pub mod codec;
 pub mod id;

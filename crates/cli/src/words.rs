@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use skerry_base::calendar::Date;
+
 /// Reads `500ms`, `30s`, `5m`, `24h`, `7d`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -119,16 +121,8 @@ pub(crate) fn wall_in(zone_minutes: i16, milliseconds: u64) -> String {
 /// `2026-11-21 21:40:05 UTC` from milliseconds since 1970.
 pub(crate) fn wall(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days to a civil date: eras of 400 years that start on 1 March of year 0.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let Date { year, month, day } = Date::of_days((seconds / 86_400).cast_signed());
+    let rest = seconds % 86_400;
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }

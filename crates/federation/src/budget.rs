@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 use skerry_base::WallTime;
+use skerry_base::calendar::Date;
 use skerry_base::codec::Versioned;
 
 const MINUTE_MS: i64 = 60_000;
@@ -164,10 +165,9 @@ impl Plan {
         let first = match self.period {
             Period::Day => day,
             Period::Month => {
-                let (year, month, of_month) = civil(day);
-                let reset = i64::from(self.reset_day);
-                let (year, month) = if of_month >= reset { (year, month) } else { before(year, month) };
-                days_to(year, month) + reset - 1
+                let (today, reset) = (Date::of_days(day), i64::from(self.reset_day));
+                let month = if today.day >= reset { today.month } else { today.month - 1 };
+                Date { month, day: reset, ..today }.days()
             }
         };
         self.global(first * DAY_MS)
@@ -179,9 +179,8 @@ impl Plan {
         let next = match self.period {
             Period::Day => first + 1,
             Period::Month => {
-                let (year, month, of_month) = civil(first);
-                let (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-                days_to(year, month) + of_month - 1
+                let began = Date::of_days(first);
+                Date { month: began.month + 1, ..began }.days()
             }
         };
         self.global(next * DAY_MS)
@@ -201,33 +200,6 @@ impl Plan {
         let today = local - time + from;
         self.global(if time < from { today } else { today + DAY_MS })
     }
-}
-
-/// Year, month and day of month of a day since 1970 (proleptic Gregorian; Hinnant, "chrono-compatible low-level date
-/// algorithms").
-fn civil(day: i64) -> (i64, i64, i64) {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, of_month)
-}
-
-/// The first day of a month, in days since 1970.
-fn days_to(year: i64, month: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-const fn before(year: i64, month: i64) -> (i64, i64) {
-    if month == 1 { (year - 1, 12) } else { (year, month - 1) }
 }
 
 /// The uplink of a site: a plan, if it is metered, and what it carried.

@@ -3,6 +3,7 @@
 //! Why here: conditions, listings and signatures need three spellings of one instant, and no clock.
 
 use skerry_base::WallTime;
+use skerry_base::calendar::Date;
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
@@ -11,27 +12,19 @@ const MONTHS: [&str; 12] =
 /// The first year that can be told.
 const EPOCH: u64 = 1970;
 
-/// Year, month (1 to 12), day, of the proleptic Gregorian calendar.
-fn civil(days: u64) -> (u64, u64, u64) {
-    // Days from 0000-03-01; years that begin in March put the leap day last.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + carry, month, day)
-}
-
 /// Days since 1970-01-01; `None` before it or for what is no date.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(EPOCH..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let of_era = year % 400 * 365 + year % 400 / 4 - year % 400 / 100 + (153 * month + 2) / 5 + day - 1;
-    (year / 400 * 146_097 + of_era).checked_sub(719_468)
+    let date = Date { year: year.cast_signed(), month: month.cast_signed(), day: day.cast_signed() };
+    u64::try_from(date.days()).ok()
+}
+
+/// The date of a time in seconds since 1970, as numbers to write.
+fn date(seconds: u64) -> (u64, u64, u64) {
+    let Date { year, month, day } = Date::of_days((seconds / 86_400).cast_signed());
+    (year.cast_unsigned(), month.cast_unsigned(), day.cast_unsigned())
 }
 
 /// Appends a number of so many digits. Not by `format!`, which took 30 times as many instructions: a listing
@@ -54,7 +47,7 @@ fn push_clock(text: &mut String, seconds: u64, between: &str) {
 
 /// Appends year, month and day with something between them.
 fn push_day(text: &mut String, seconds: u64, between: &str) {
-    let (year, month, day) = civil(seconds / 86_400);
+    let (year, month, day) = date(seconds);
     push(text, year, 4);
     text.push_str(between);
     push(text, month, 2);
@@ -65,7 +58,7 @@ fn push_day(text: &mut String, seconds: u64, between: &str) {
 /// `Tue, 14 Nov 2023 22:13:20 GMT`.
 pub fn http(time: WallTime) -> String {
     let seconds = time.0 / 1000;
-    let (year, month, day) = civil(seconds / 86_400);
+    let (year, month, day) = date(seconds);
     let name = |names: &[&'static str], index: u64| names.get(index as usize).copied().unwrap_or("???");
     let mut text = String::with_capacity(29);
     text.push_str(name(&DAYS, seconds / 86_400 % 7));
