@@ -9,7 +9,8 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, DecodeError, Versioned};
-use crate::id::{InvalidId, parse_hex};
+use crate::hex;
+use crate::id::InvalidId;
 
 /// The BLAKE3 hash of a chunk's stored (sealed, when sealed) bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,7 +25,7 @@ impl ChunkId {
 
 impl fmt::Display for ChunkId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(hex::write(&self.0, &mut [0; 64]))
     }
 }
 
@@ -38,7 +39,7 @@ impl core::str::FromStr for ChunkId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        parse_hex(text).map(Self)
+        hex::parse(text).map(Self)
     }
 }
 

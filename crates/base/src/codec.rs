@@ -96,7 +96,7 @@ mod tests {
     /// Fixture of version 1: must decode for ever.
     #[test]
     fn tree_v1_fixture() {
-        let hex = encode(&tree()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = crate::hex::text(&encode(&tree()));
         let id = ChunkId::of(b"skerry");
         assert_eq!(hex, format!("0101{id}000606"));
     }

@@ -6,6 +6,8 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::hex;
+
 /// Declares a 16-byte identity that prints as 32 lower-case hexadecimal digits and parses back.
 macro_rules! identity {
     ($(#[$doc:meta])* $name:ident) => {
@@ -16,7 +18,7 @@ macro_rules! identity {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut text = [0; 32];
-                f.write_str(write_hex(&self.0, &mut text))
+                f.write_str(hex::write(&self.0, &mut text))
             }
         }
 
@@ -30,7 +32,7 @@ macro_rules! identity {
             type Err = InvalidId;
 
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                parse_hex(text).map(Self)
+                hex::parse(text).map(Self)
             }
         }
     };
@@ -53,36 +55,10 @@ identity! {
     CredentialKeyId
 }
 
-/// Lower-case hexadecimal digits of `bytes` in `text`, which has twice their length. Not by `write!`: identities are
-/// printed for every write that is answered.
-pub fn write_hex<'t>(bytes: &[u8], text: &'t mut [u8]) -> &'t str {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-    }
-    core::str::from_utf8(text).unwrap_or_default()
-}
-
 /// A text that is not 32 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an identity is 32 hexadecimal digits")]
 pub struct InvalidId;
-
-/// Reads `N` bytes from `2 * N` hexadecimal digits.
-pub fn parse_hex<const N: usize>(text: &str) -> Result<[u8; N], InvalidId> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N {
-        return Err(InvalidId);
-    }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let value = |digit: u8| (digit as char).to_digit(16).ok_or(InvalidId);
-        if let [high, low] = pair {
-            *byte = (value(*high)? * 16 + value(*low)?) as u8;
-        }
-    }
-    Ok(bytes)
-}
 
 /// Who wrote: a node in one of its lives. The incarnation is drawn at each process start that writes, so a
 /// restored backup, a cloned card or a rolled-back disk never reuses a dot.

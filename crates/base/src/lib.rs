@@ -9,6 +9,7 @@
 pub mod calendar;
 pub mod chunk;
 pub mod codec;
+pub mod hex;
 pub mod id;
 pub mod kv;
 pub mod limits;

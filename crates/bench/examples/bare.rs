@@ -86,7 +86,7 @@ async fn put(mut body: Incoming, path: PathBuf) -> Result<Response<Body>, Failed
     }
     drop(pieces);
     let hash = written.await??;
-    let tag = hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let tag = skerry_base::hex::text(&hash);
     let mut response = said(StatusCode::OK);
     response.headers_mut().insert("etag", format!("\"{tag}\"").parse()?);
     Ok(response)

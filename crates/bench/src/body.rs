@@ -272,8 +272,7 @@ mod tests {
     #[test]
     fn the_bytes_are_pinned() {
         // Readers of another release verify what this one wrote.
-        let text: String =
-            Body::of(1, "key-0", 24, 3).whole().iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = skerry_base::hex::text(&Body::of(1, "key-0", 24, 3).whole());
         assert_eq!(text.get(..16), Some("0300000000000000"));
         assert_eq!(text.get(16..), Some("686d300ba8f098fb070dbdeab04477fe"));
     }

@@ -10,7 +10,8 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
-use skerry_base::id::{InvalidId, parse_hex};
+use skerry_base::hex;
+use skerry_base::id::InvalidId;
 use skerry_base::{BucketId, ChunkRef, SiteId, WallTime};
 
 use crate::object::{Checksum, ChecksumKind, Headers, LISTED_PARTS, Object};
@@ -45,7 +46,7 @@ impl UploadId {
 
 impl fmt::Display for UploadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(hex::write(&self.to_bytes(), &mut [0; 64]))
     }
 }
 
@@ -59,7 +60,7 @@ impl FromStr for UploadId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        parse_hex(text).map(|bytes| Self::from_bytes(&bytes))
+        hex::parse(text).map(|bytes| Self::from_bytes(&bytes))
     }
 }
 

@@ -52,10 +52,6 @@ pub(super) fn md5_of(headers: &HeaderMap) -> Option<String> {
     is_sum.then(|| etag.to_ascii_lowercase())
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,10 +20,11 @@ use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use skerry_base::WallTime;
+use skerry_base::hex;
 use skerry_gateway::s3::sign::{Signer, UNSIGNED_PAYLOAD, encode_key, encode_value};
 use tokio_rustls::TlsConnector;
 
-use self::answer::{Page, hex};
+use self::answer::Page;
 use self::endpoint::{Connection, Endpoint};
 use self::upload::{Sum, Upload};
 use crate::body::spread;
@@ -208,8 +209,9 @@ impl Exchange<'_> {
             Operation::Put => {
                 self.drain(connection, response.into_body()).await?;
                 self.done.bytes = self.ask.body.length;
-                let sent = sum
-                    .map(|sum| hex(&sum.lock().unwrap_or_else(PoisonError::into_inner).clone().finalize()));
+                let sent = sum.map(|sum| {
+                    hex::text(&sum.lock().unwrap_or_else(PoisonError::into_inner).clone().finalize())
+                });
                 sent.zip(etag).filter(|(sent, etag)| sent != etag)
             }
             _ => {
@@ -250,7 +252,7 @@ impl Exchange<'_> {
         if let Some(failure) = judge_read(self.ask, &checker) {
             return Err(failure);
         }
-        let ours = sum.map(|sum| hex(&sum.finalize()));
+        let ours = sum.map(|sum| hex::text(&sum.finalize()));
         Ok(ours.zip(etag).filter(|(ours, theirs)| ours != theirs))
     }
 
@@ -408,7 +410,7 @@ fn location(region: &str) -> Bytes {
 fn hash(pieces: impl IntoIterator<Item = Bytes>) -> String {
     let mut hash = Sha256::new();
     pieces.into_iter().for_each(|piece| hash.update(&piece));
-    hex(&hash.finalize())
+    hex::text(&hash.finalize())
 }
 
 fn now() -> WallTime {

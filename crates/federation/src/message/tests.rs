@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
+use skerry_base::hex;
 use skerry_base::{Dot, NodeId, Origin};
 
 use super::{
@@ -135,14 +136,10 @@ fn seek() -> Seek {
     Seek { ticket: 300, bucket: BUCKET, wanted: Bytes::from_static(b"a key") }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
 fn version_1_is_read_and_written_as_ever() {
     let fixtures: Vec<&str> = include_str!("v1.hex").lines().collect();
-    let written: Vec<String> = samples().iter().map(|message| hex(&message.encode())).collect();
+    let written: Vec<String> = samples().iter().map(|message| hex::text(&message.encode())).collect();
     assert_eq!(fixtures, written);
     for sample in samples() {
         assert_eq!(Message::decode(&sample.encode()).unwrap(), sample);

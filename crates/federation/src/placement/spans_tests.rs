@@ -62,7 +62,7 @@ fn v1_fixture() {
     let mut spans = Spans::default();
     spans.insert_range(origin(1), 1, 300);
     spans.insert_range(origin(1), 400, 400);
-    let hex = spans.encode().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = skerry_base::hex::text(&spans.encode());
     assert_eq!(hex, format!("01{:02x}{}0702{}", 1, "01".repeat(16), "01ab026400"));
 }
 

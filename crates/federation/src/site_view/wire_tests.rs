@@ -4,6 +4,7 @@
 
 use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use skerry_base::Instant;
+use skerry_base::hex;
 
 use super::super::message::Condition;
 use super::super::{Input, Memory, Occupant, Seat, Seats, SiteView};
@@ -48,14 +49,13 @@ fn samples() -> Vec<Said> {
     messages.map(said).into()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
 fn version_1_is_what_it_was() {
-    let lines: Vec<String> =
-        [memory().encode()].into_iter().chain(samples().iter().map(Said::encode)).map(|b| hex(&b)).collect();
+    let lines: Vec<String> = [memory().encode()]
+        .into_iter()
+        .chain(samples().iter().map(Said::encode))
+        .map(|b| hex::text(&b))
+        .collect();
     let known: Vec<&str> = FIXTURES.lines().collect();
     assert_eq!(lines, known, "an encoding that was released does not change");
     assert_eq!(Durable::decode(&memory().encode()), Ok(memory()));
@@ -77,7 +77,7 @@ fn who_cannot_hold_says_so_in_the_words_of_version_1() {
         ..samples()[0]
     };
     let (plain, word) = (said(condition).encode(), said(refusing).encode());
-    assert_eq!(hex(&word), "01010003".to_owned() + "00f50301ac02000700" + "01ac0201");
+    assert_eq!(hex::text(&word), "01010003".to_owned() + "00f50301ac02000700" + "01ac0201");
     assert_eq!((plain.len(), Said::decode(&word)), (word.len(), Ok(said(refusing))));
 }
 

@@ -12,12 +12,13 @@ use hyper_util::rt::TokioIo;
 use md5::Md5;
 use sha2::{Digest, Sha256};
 use skerry_base::WallTime;
+use skerry_base::hex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::s3::sigv4::{ALGORITHM, Canonical, SigningKey, string_to_sign};
 use crate::s3::uri::{Query, decode, encode};
-use crate::service::{date, hex};
+use crate::service::date;
 
 /// An access key and its secret.
 #[derive(Clone)]
@@ -231,7 +232,7 @@ impl Client {
     pub(super) fn seal(&self, ask: &mut Ask) -> Seal {
         let time = now(ask.ahead);
         let stamp = date::amz(time);
-        let payload = ask.payload.map_or_else(|| hex(&Sha256::digest(&ask.body)), Into::into);
+        let payload = ask.payload.map_or_else(|| hex::text(&Sha256::digest(&ask.body)), Into::into);
         ask.headers.insert(HOST, self.host());
         let (dated, day) = match ask.headers.contains_key(DATE) {
             true => ("date", date::http(time).replace("GMT", "-0000")),
@@ -302,5 +303,5 @@ pub(super) fn content_md5(bytes: &[u8]) -> String {
 
 /// The ETag of bytes put in one go, quoted.
 pub(super) fn etag_of(bytes: &[u8]) -> String {
-    format!("\"{}\"", hex(&Md5::digest(bytes)))
+    format!("\"{}\"", hex::text(&Md5::digest(bytes)))
 }

@@ -1,10 +1,10 @@
 //! Signature V4 in all its forms, and what must not pass.
 
 use sha2::{Digest, Sha256};
+use skerry_base::hex;
 
 use super::client::{Ask, Seal};
 use super::suite::{Checked, Suite, expect, holds, pattern, refused, same};
-use crate::service::hex;
 
 /// A link to read.
 pub(super) async fn presigned(suite: &Suite) -> Checked {
@@ -89,10 +89,10 @@ pub(super) async fn anonymous(suite: &Suite) -> Checked {
 
 /// A body in signed chunks.
 fn sealed_chunks(seal: &Seal, chunks: &[&[u8]]) -> Vec<u8> {
-    let empty = hex(&Sha256::digest([]));
+    let empty = hex::text(&Sha256::digest([]));
     let (mut body, mut previous) = (Vec::new(), seal.signature.clone());
     for chunk in chunks.iter().chain([&&[][..]]) {
-        let hash = hex(&Sha256::digest(chunk));
+        let hash = hex::text(&Sha256::digest(chunk));
         let text =
             format!("AWS4-HMAC-SHA256-PAYLOAD\n{}\n{}\n{previous}\n{empty}\n{hash}", seal.stamp, seal.scope);
         previous = seal.key.sign(&text);

@@ -144,7 +144,7 @@ fn hide(
 /// The MD5 of bytes in hexadecimal.
 pub(super) fn md5_of(bytes: &[u8]) -> String {
     use md5::Digest;
-    crate::service::hex(&md5::Md5::digest(bytes))
+    skerry_base::hex::text(&md5::Md5::digest(bytes))
 }
 
 /// A checksum of bytes.

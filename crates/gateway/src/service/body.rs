@@ -63,20 +63,8 @@ pub struct Digests {
 impl Digests {
     /// The ETag of an object or part with these bytes, unquoted.
     pub fn etag(&self) -> String {
-        hex(&self.md5)
+        skerry_base::hex::text(&self.md5)
     }
-}
-
-/// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)]);
-        text.push(DIGITS[usize::from(byte & 15)]);
-    }
-    text
 }
 
 /// The bytes of an upload: `next` until it answers `None`, then `finish`, then commit.

@@ -244,9 +244,7 @@ mod tests {
     /// The check values of the catalogues and standards over "123456789", and of the empty text.
     #[test]
     fn known_values() {
-        let hex = |text: &str| {
-            STANDARD.decode(text).unwrap().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-        };
+        let hex = |text: &str| skerry_base::hex::text(&STANDARD.decode(text).unwrap());
         let nine = b"123456789";
         assert_eq!(hex(&of(ChecksumKind::Crc32, nine)), "cbf43926");
         assert_eq!(hex(&of(ChecksumKind::Crc32c, nine)), "e3069283");

@@ -168,9 +168,9 @@ fn multipart_etag(parts: &[&StoredPart]) -> Outcome<String> {
 fn folded<'a>(parts: impl ExactSizeIterator<Item = (u32, &'a str)>) -> Result<String, u32> {
     let (mut md5, count) = (Md5::new(), parts.len());
     for (number, etag) in parts {
-        md5.update(skerry_base::id::parse_hex::<16>(etag).map_err(|_| number)?);
+        md5.update(skerry_base::hex::parse::<16>(etag).map_err(|_| number)?);
     }
-    Ok(format!("{}-{count}", super::hex(&md5.finalize())))
+    Ok(format!("{}-{count}", skerry_base::hex::text(&md5.finalize())))
 }
 
 impl CompleteUpload {

@@ -45,7 +45,6 @@ pub use admin::{
     StatusReport, StorageStatus, SurplusStatus, VERSION,
 };
 pub use areas::{AreaStatus, AreasReport, NearStatus, PlaceStatus};
-pub(crate) use body::hex;
 pub use body::{Declared, Digests, DownloadBody, Expected, Trailers, UploadBody};
 pub use bound::{Bound, Reason};
 pub use bucket::{BucketInfo, BucketService, CreateBucket, CreatedBucket, Versioning};

@@ -81,7 +81,7 @@ fn v1_fixture() {
         said: WallTime(5),
         at: SiteId([2; 16]),
     };
-    let hex: String = codec::encode(&word).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&codec::encode(&word));
     assert_eq!(hex, format!("01{}020103613a3105{}", "01".repeat(16), "02".repeat(16)));
     assert_eq!(codec::decode::<AddressDocument>(&codec::encode(&word)).unwrap(), word);
 }

@@ -72,7 +72,7 @@ fn words_of_a_cut_come_to_one_everywhere() {
 fn v1_fixture() {
     let word =
         AreaDocument { site: SITE, epoch: 2, area: "oslo".into(), said: WallTime(300), at: SiteId([2; 16]) };
-    let hex: String = codec::encode(&word).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&codec::encode(&word));
     assert_eq!(hex, format!("01{}02046f736c6fac02{}", "01".repeat(16), "02".repeat(16)));
     assert_eq!(codec::decode::<AreaDocument>(&codec::encode(&word)).unwrap(), word);
 }

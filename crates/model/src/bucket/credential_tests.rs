@@ -152,7 +152,7 @@ fn a_sealed_secret_begins_with_the_name_of_its_key() {
 #[test]
 fn v1_fixture() {
     let document = CredentialDocument { signature: Bytes::from_static(&[7]), ..said(1, &[1], 300) };
-    let hex: String = codec::encode(&document).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&codec::encode(&document));
     assert_eq!(
         hex,
         "01f16a0b5357eb77b48115e0cb3a084f473aaad8d783d87cd69e51e12d03dce3900101010101010101010101010101010101dc45aa811e98fd5ecb9bae601435230bac02090909090909090909090909090909090107"

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use skerry_base::hex;
 use skerry_base::{SiteId, WallTime, codec};
 
 use super::super::tests::{Site, exchange, system};
@@ -104,10 +105,6 @@ fn a_frozen_site_is_never_empty() {
     assert!(!oslo.on_duty().is_empty());
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Fixtures of version 1: must decode for ever.
 #[test]
 fn v1_fixtures() {
@@ -120,7 +117,7 @@ fn v1_fixtures() {
         at: SiteId([2; 16]),
     };
     let fixture = format!("01{}03020105{}", "01".repeat(16), "02".repeat(16));
-    assert_eq!(hex(&codec::encode(&word)), fixture);
+    assert_eq!(hex::text(&codec::encode(&word)), fixture);
     assert_eq!(codec::decode::<DutyDocument>(&codec::encode(&word)).unwrap(), word);
     let report = DutyReport {
         epoch: 3,
@@ -134,7 +131,7 @@ fn v1_fixtures() {
         waits_for: "x".into(),
         said: WallTime(7),
     };
-    assert_eq!(hex(&codec::encode(&report)), "01030001020304050109017807");
+    assert_eq!(hex::text(&codec::encode(&report)), "01030001020304050109017807");
     assert_eq!(codec::decode::<DutyReport>(&codec::encode(&report)).unwrap(), report);
 }
 

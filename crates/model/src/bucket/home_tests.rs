@@ -243,7 +243,7 @@ fn the_document_of_a_home_is_pinned() {
         seen: Seen::of(&Vector::from_iter([(origin, 300)])),
         cause: HomeCause::Replaced(SiteId([4; 16])),
     };
-    let hex: String = codec::encode(&document).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&codec::encode(&document));
     assert_eq!(hex, include_str!("fixtures/home.v1.hex").trim());
     let decoded: HomeDocument =
         codec::decode(&document_object(&document, WallTime(1)).document.unwrap()).unwrap();

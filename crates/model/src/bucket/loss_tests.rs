@@ -144,7 +144,7 @@ fn v1_fixture() {
         cause: LossCause::Returned,
     };
     let bytes = codec::encode(&document);
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&bytes);
     assert_eq!(hex, format!("0103ac02ad02{}0201ac0201", "04".repeat(16)));
     assert_eq!(codec::decode::<LossDocument>(&bytes).unwrap(), document);
 }

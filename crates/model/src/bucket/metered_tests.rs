@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use skerry_base::hex;
+
 use super::super::tests::{Site, exchange, system};
 use super::*;
 use crate::write::Ask;
@@ -24,10 +26,6 @@ impl Site {
         let object = Object { document: Some(bytes.into()), ..Object::default() };
         self.write(system(), &SystemKey::Metered(about).to_string(), Ask::Put(Box::new(object)));
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]
@@ -98,7 +96,7 @@ fn what_cannot_be_read_is_passed_over_and_written_right_by_its_site() {
 fn v1_fixture() {
     let word = MeteredDocument { site: OSLO, epoch: 3, pays: true, said: WallTime(300) };
     let fixture = include_str!("fixtures/metered.v1.hex").trim();
-    assert_eq!(hex(&codec::encode(&word)), fixture);
+    assert_eq!(hex::text(&codec::encode(&word)), fixture);
     assert_eq!(codec::decode::<MeteredDocument>(&codec::encode(&word)).unwrap(), word);
     let key = SystemKey::Metered(OSLO);
     assert_eq!(SystemKey::parse(&key.to_string()), Some(key));

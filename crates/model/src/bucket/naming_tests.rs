@@ -150,7 +150,7 @@ fn the_document_of_namings_is_pinned() {
         ..HomeDocument::first(BucketId([9; 16]), BERGEN, false)
     };
     let document = said(258, &[oslo.unique("photos"), Naming { home: moved, claim: None }]);
-    let hex: String = codec::encode(&document).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&codec::encode(&document));
     assert_eq!(hex, include_str!("fixtures/naming.v1.hex").trim());
     let (key, object) = document.written(WallTime(1));
     assert_eq!(SystemKey::parse(&key), Some(SystemKey::Namings));

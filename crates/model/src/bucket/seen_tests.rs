@@ -240,7 +240,7 @@ fn a_block_is_pinned() {
     let seen =
         Seen::of(&Vector::from_iter([(life(1), 300), (life(2), u64::MAX)])).joined(&Seen::naming(Some(7)));
     let document = SeenDocument { bucket: BUCKET, seen };
-    let hex: String = codec::encode(&document).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&codec::encode(&document));
     assert_eq!(hex, include_str!("fixtures/seen.v1.hex").trim());
     assert_eq!(codec::decode::<SeenDocument>(&codec::encode(&document)).unwrap(), document);
     assert_eq!(document.seen.blocks().collect::<Vec<_>>(), [7], "a vector has no entry that names a block");

@@ -146,7 +146,7 @@ fn v1_fixture() {
     };
     let spare = Spare { system: BucketId([9; 16]), claim };
     let bytes = codec::encode(&spare);
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&bytes);
     assert_eq!(hex, include_str!("fixtures/spare.v1.hex").trim());
     assert_eq!(codec::decode::<Spare>(&bytes).unwrap(), spare);
 }

@@ -170,7 +170,7 @@ fn the_document_of_a_tenure_is_pinned() {
     let origin = Origin { node: NodeId([1; 16]), incarnation: 2 };
     let seen = Seen::of(&Vector::from_iter([(origin, 300)]));
     let document = TenureDocument { seen, ..said(3, 258, Some(FAR)) };
-    let hex: String = codec::encode(&document).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&codec::encode(&document));
     assert_eq!(hex, include_str!("fixtures/tenure.v1.hex").trim());
     let (key, object) = document.written(WallTime(1));
     assert_eq!(SystemKey::parse(&key), Some(SystemKey::Tenure(BUCKET)));

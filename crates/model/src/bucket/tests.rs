@@ -324,7 +324,7 @@ fn system_keys_print_and_parse() {
 }
 
 fn pinned<T: Versioned + PartialEq + core::fmt::Debug>(fixture: &str, document: &T) {
-    let hex: String = codec::encode(document).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&codec::encode(document));
     assert_eq!(hex, fixture.trim());
     let object = document_object(document, WallTime(1));
     assert_eq!(object.check(), Ok(()));

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::*;
+use skerry_base::hex;
 use skerry_base::{ChunkId, ChunkKind, ChunkRef, NodeId, Origin, WallTime};
 
 use super::*;
@@ -58,10 +59,6 @@ fn record(statement: Statement) -> Record {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn bytes(hex: &str) -> Vec<u8> {
     let digits = hex.trim().as_bytes();
     digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
@@ -87,7 +84,7 @@ fn fixtures_of_version_1() {
     for (fixture, statement) in statements() {
         let expected = record(statement);
         assert_eq!(Record::admit(&bytes(fixture)).unwrap(), expected);
-        assert_eq!(hex(&expected.encode()), fixture.trim());
+        assert_eq!(hex::text(&expected.encode()), fixture.trim());
     }
 }
 

@@ -9,7 +9,8 @@ use core::str::FromStr;
 
 use bytes::Bytes;
 use skerry_base::codec::{self, Versioned};
-use skerry_base::id::{InvalidId, parse_hex};
+use skerry_base::hex;
+use skerry_base::id::InvalidId;
 use skerry_base::kv::{Table, View, prefix_end};
 use skerry_base::{BucketId, Dot, Hlc};
 
@@ -32,7 +33,7 @@ impl fmt::Display for VersionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("null"),
-            Self::Dot(dot) => dot.to_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            Self::Dot(dot) => f.write_str(hex::write(&dot.to_bytes(), &mut [0; 64])),
         }
     }
 }
@@ -43,7 +44,7 @@ impl FromStr for VersionId {
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         match text {
             "null" => Ok(Self::Null),
-            _ => parse_hex(text).map(|bytes| Self::Dot(Dot::from_bytes(&bytes))),
+            _ => hex::parse(text).map(|bytes| Self::Dot(Dot::from_bytes(&bytes))),
         }
     }
 }

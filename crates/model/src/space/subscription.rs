@@ -412,7 +412,7 @@ mod tests {
         let origin = format!("{}02", "01".repeat(16));
         let expected = format!("0101{origin}ac020101{origin}0001{origin}070101016b0001050100");
         let bytes = codec::encode(&row());
-        assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), expected);
+        assert_eq!(skerry_base::hex::text(&bytes), expected);
         assert_eq!(codec::decode::<Subscription>(&bytes).unwrap(), row());
     }
 

@@ -183,7 +183,7 @@ proptest! {
 #[test]
 fn the_entry_of_a_leave_v1_fixture() {
     let entry = Entry::Leave { bucket: BucketId([3; 16]) };
-    let hex: String = entry.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&entry.encode());
     assert_eq!(hex, format!("0109{}", "03".repeat(16)));
     assert_eq!(Entry::decode(&entry.encode()).unwrap(), entry);
 }
@@ -679,7 +679,7 @@ fn entry_v1_fixtures() {
         ("0107016b010176", Entry::Local { key: "k".into(), value: Some("v".into()) }),
     ];
     for (fixture, entry) in fixtures {
-        let hex: String = entry.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = skerry_base::hex::text(&entry.encode());
         assert_eq!(hex, fixture.replace(' ', ""));
         assert_eq!(Entry::decode(&entry.encode()).unwrap(), entry);
     }

@@ -204,10 +204,6 @@ mod tests {
 
     use super::*;
 
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
     /// What docs/decisions/2026-11-22-copies.md compares with: a placement record per version.
     #[test]
     fn a_record_per_version_would_cost_about_as_much_as_the_object_s_own() {
@@ -243,8 +239,8 @@ mod tests {
     #[test]
     fn v1_fixtures() {
         let held = HeldFile { life: None, spans: vec![1, 0] };
-        assert_eq!(hex(&codec::encode(&held)), "0100020100");
-        assert_eq!(hex(&codec::encode(&PromisedFile(300))), "01ac02");
+        assert_eq!(skerry_base::hex::text(&codec::encode(&held)), "0100020100");
+        assert_eq!(skerry_base::hex::text(&codec::encode(&PromisedFile(300))), "01ac02");
     }
 
     fn covered_by(rules: &Rules, passed: &[u8]) -> Covered {
@@ -260,7 +256,10 @@ mod tests {
         let covered = covered_by(&rules, &[5, 6]);
         let (lost, area) = ("07".repeat(16), "09".repeat(16));
         let passed = format!("02{}{}", "05".repeat(16), "06".repeat(16));
-        assert_eq!(hex(&codec::encode(&covered)), format!("030201{lost}010101{area}0000{passed}"));
+        assert_eq!(
+            skerry_base::hex::text(&codec::encode(&covered)),
+            format!("030201{lost}010101{area}0000{passed}")
+        );
         assert_eq!(codec::decode::<Covered>(&codec::encode(&covered)).unwrap(), covered);
     }
 

@@ -88,8 +88,7 @@ fn memory_of_the_register_before_begins_this_one_in_seats_that_have_their_first_
 /// Fixture of version 2: must decode for ever.
 #[test]
 fn version_2_is_what_it_was() {
-    let hex =
-        |file: &ViewFile| codec::encode(file).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |file: &ViewFile| skerry_base::hex::text(&codec::encode(file));
     assert_eq!(hex(&ViewFile::new(3, None)), "020300");
     let file = ViewFile::new(3, Some(&Durable::genesis().started()));
     assert_eq!(hex(&file), "0203011601000100000000000000000001000000000000000000");

@@ -134,7 +134,7 @@ mod tests {
         let mut met = Met::default();
         met.greet(&hello(start(1, 5), 300, 7)).unwrap();
         let bytes = codec::encode(&met);
-        let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = skerry_base::hex::text(&bytes);
         assert_eq!(hex, "020001010507ac020000000000");
         assert_eq!(Met::decode(&bytes), Ok(met));
         let former = [&[1], &bytes[1..]].concat();

@@ -201,8 +201,7 @@ mod tests {
     /// Fixtures of version 131: must decode for ever.
     #[test]
     fn version_131_is_what_it_was() {
-        let hex =
-            |word: &Word| codec::encode(word).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = |word: &Word| skerry_base::hex::text(&codec::encode(word));
         let known = [
             "83000707070707070707070707070707070702".to_owned() + "03f40300",
             "83000707070707070707070707070707070702".to_owned() + "03f403010109ac02020109",

@@ -501,7 +501,7 @@ mod tests {
             upload: Some(UploadId { site: SiteId([2; 16]), draw: [3; 16] }),
         };
         let bytes = codec::encode(&held);
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = skerry_base::hex::text(&bytes);
         let (ones, twos, threes) = ("01".repeat(16), "02".repeat(16), "03".repeat(16));
         assert_eq!(hex, format!("010161{ones}0165ac020501{twos}{threes}"));
         assert_eq!(codec::decode::<Held>(&bytes).unwrap(), held);

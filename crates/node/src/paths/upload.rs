@@ -369,7 +369,7 @@ async fn hold_parts(site: &Arc<Site>, bucket: BucketId, parts: &[&Part]) -> Outc
 }
 
 fn stored_part(part: &Part) -> StoredPart {
-    let etag = part.md5.iter().map(|byte| format!("{byte:02x}")).collect();
+    let etag = skerry_base::hex::text(&part.md5);
     let checksums = shape::shown_checksums(&part.checksums);
     StoredPart { number: part.number, etag, size: part.size, checksums }
 }

@@ -1,18 +1,15 @@
 //! Fixtures of questions and answers: what earlier releases said is read, and said, byte for byte.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
+use skerry_base::hex;
 use skerry_base::{NodeId, codec};
 
 use super::*;
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
 fn follow_v1_fixture() {
     let request = Request::Follow { bucket: BucketId([1; 16]) };
-    assert_eq!(hex(&codec::encode(&request)), format!("0110{}", "01".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&request)), format!("0110{}", "01".repeat(16)));
 }
 
 /// Fixtures of version 1 of what was added last: they also pin how many variants come before.
@@ -20,11 +17,11 @@ fn follow_v1_fixture() {
 fn holdings_v1_fixtures() {
     let asked = Holdings { bucket: BucketId([1; 16]), life: None, from: Vector::new() };
     let request = Request::Holdings(asked);
-    assert_eq!(hex(&codec::encode(&request)), format!("010d{}0000", "01".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&request)), format!("010d{}0000", "01".repeat(16)));
     let life = Origin { node: NodeId([2; 16]), incarnation: 3 };
     let held = Held { life, spans: vec![1, 0].into(), upto: Vector::new(), more: true };
     let response = Response::Holdings(Box::new(held));
-    assert_eq!(hex(&codec::encode(&response)), format!("0111{}030201000001", "02".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&response)), format!("0111{}030201000001", "02".repeat(16)));
     assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
 }
 
@@ -32,9 +29,9 @@ fn holdings_v1_fixtures() {
 fn have_v1_fixtures() {
     let request = Request::Have(Have { domain: BucketId([1; 16]), chunks: vec![ChunkId([2; 32])] });
     let expected = format!("010e{}01{}", "01".repeat(16), "02".repeat(32));
-    assert_eq!(hex(&codec::encode(&request)), expected);
+    assert_eq!(hex::text(&codec::encode(&request)), expected);
     assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
-    assert_eq!(hex(&codec::encode(&Response::Have(vec![true, false]))), "0112020100");
+    assert_eq!(hex::text(&codec::encode(&Response::Have(vec![true, false]))), "0112020100");
 }
 
 #[test]
@@ -43,7 +40,7 @@ fn circuit_v1_fixtures() {
     for (act, bytes) in [(Act::Ask(3), "0003"), (Act::Carry(2), "0102"), (Act::Take(1), "0201")] {
         let request = Request::Circuit(Circuit { from, to, act });
         assert_eq!(
-            hex(&codec::encode(&request)),
+            hex::text(&codec::encode(&request)),
             format!("0111{}{}{bytes}", "01".repeat(16), "02".repeat(16))
         );
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
@@ -53,13 +50,13 @@ fn circuit_v1_fixtures() {
     let through = Through { holder: to, domain: BucketId([1; 16]), chunk, most: 2 };
     let tail = format!("{}00ac02ab0202", "03".repeat(32));
     let expected = format!("0112{}{}{tail}", "02".repeat(16), "01".repeat(16));
-    assert_eq!(hex(&codec::encode(&Request::Through(through))), expected);
+    assert_eq!(hex::text(&codec::encode(&Request::Through(through))), expected);
     let way = Way { hops: 1, rtt_micros: 300 };
     let whys = [Why::Apart, Why::Off, Why::Metered, Why::Full, Why::Far, Why::Silent, Why::Unable];
     let refusals = whys.into_iter().enumerate().map(|(n, why)| (Err(why), format!("0114010{n}")));
     for (answer, bytes) in refusals.chain([(Ok(way), "01140001ac02".into())]) {
         let response = Response::Circuit(answer);
-        assert_eq!(hex(&codec::encode(&response)), bytes);
+        assert_eq!(hex::text(&codec::encode(&response)), bytes);
         assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
     }
 }
@@ -68,11 +65,11 @@ fn circuit_v1_fixtures() {
 fn spare_v1_fixtures() {
     let asked = Spare { bucket: BucketId([1; 16]), copies: 300, versions: vec![1, 0].into() };
     let request = Request::Spare(asked);
-    assert_eq!(hex(&codec::encode(&request)), format!("0113{}ac02020100", "01".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&request)), format!("0113{}ac02020100", "01".repeat(16)));
     assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     let spared = Spared { holds: vec![1, 0].into(), keeps: vec![9].into() };
     let response = Response::Spared(Box::new(spared));
-    assert_eq!(hex(&codec::encode(&response)), "01150201000109");
+    assert_eq!(hex::text(&codec::encode(&response)), "01150201000109");
     assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
 }
 
@@ -84,7 +81,7 @@ fn replaced_v1_fixtures() {
     let next = Replaced { gone, after: Some(bucket), also: Vec::new() };
     for (asked, bytes) in [(first, format!("{ones}0001{twos}")), (next, format!("{ones}01{twos}00"))] {
         let request = Request::Replaced(Box::new(asked));
-        assert_eq!(hex(&codec::encode(&request)), format!("0114{bytes}"));
+        assert_eq!(hex::text(&codec::encode(&request)), format!("0114{bytes}"));
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     }
     let origin = Origin { node: NodeId([3; 16]), incarnation: 4 };
@@ -94,7 +91,7 @@ fn replaced_v1_fixtures() {
     let bytes = format!("0102{twos}0101{}0405{twos}0001ac0202", "03".repeat(16));
     for (answer, bytes) in [(KnownIn::default(), "0000000000".to_owned()), (known, bytes)] {
         let response = Response::KnownIn(Box::new(answer));
-        assert_eq!(hex(&codec::encode(&response)), format!("0116{bytes}"));
+        assert_eq!(hex::text(&codec::encode(&response)), format!("0116{bytes}"));
         assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
     }
 }
@@ -112,7 +109,7 @@ fn below_v1_fixtures() {
         [(changes, format!("0001{twos}03ac020105ac02")), (range, "0101016100010001 05".replace(' ', ""))]
     {
         let request = Request::Below(Box::new(AskedBelow { bucket, prefix: "b/".into(), question }));
-        assert_eq!(hex(&codec::encode(&request)), format!("0115{ones}02622f{bytes}"));
+        assert_eq!(hex::text(&codec::encode(&request)), format!("0115{ones}02622f{bytes}"));
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     }
     let records = vec![Bytes::from_static(&[9])];
@@ -130,7 +127,7 @@ fn below_v1_fixtures() {
         (range, "0101010109 0001017a".replace(' ', "")),
     ] {
         let response = Response::Below(Box::new(told));
-        assert_eq!(hex(&codec::encode(&response)), format!("0117{bytes}"));
+        assert_eq!(hex::text(&codec::encode(&response)), format!("0117{bytes}"));
         assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
     }
 }
@@ -145,7 +142,7 @@ fn tail_v1_fixtures() {
         let tail = Tail { domain: BucketId([1; 16]), chunk, from: 200, way };
         let request = Request::Tail(Box::new(tail));
         let expected = format!("0118{}{}00ac02ab02c801{bytes}", "01".repeat(16), "03".repeat(32));
-        assert_eq!(hex(&codec::encode(&request)), expected);
+        assert_eq!(hex::text(&codec::encode(&request)), expected);
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     }
 }
@@ -154,13 +151,13 @@ fn tail_v1_fixtures() {
 fn standing_v1_fixtures() {
     use skerry_federation::departure::Standing;
     let request = Request::Standing { bucket: BucketId([1; 16]) };
-    assert_eq!(hex(&codec::encode(&request)), format!("010f{}", "01".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&request)), format!("010f{}", "01".repeat(16)));
     let stays = Standing::Stays { vector: Vector::new(), loose: Vec::new() };
     for (standing, bytes) in
         [(stays, "000000"), (Standing::Leaves, "01"), (Standing::Joins, "02"), (Standing::Absent, "03")]
     {
         let response = Response::Standing(Box::new(standing));
-        assert_eq!(hex(&codec::encode(&response)), format!("0113{bytes}"));
+        assert_eq!(hex::text(&codec::encode(&response)), format!("0113{bytes}"));
         assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
     }
 }
@@ -169,7 +166,7 @@ fn standing_v1_fixtures() {
 fn kept_v1_fixture() {
     let (bucket, which, part) = (BucketId([1; 16]), Which::Current, Part::Nothing);
     let request = Request::Kept(Box::new(Read { bucket, key: "k".into(), which, part }));
-    assert_eq!(hex(&codec::encode(&request)), format!("011c{}016b0000", "01".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&request)), format!("011c{}016b0000", "01".repeat(16)));
     assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
 }
 
@@ -177,14 +174,14 @@ fn kept_v1_fixture() {
 fn remains_v1_fixtures() {
     use skerry_federation::alone::{Held, Remains};
     let request = Request::Remains { bucket: BucketId([1; 16]) };
-    assert_eq!(hex(&codec::encode(&request)), format!("0119{}", "01".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&request)), format!("0119{}", "01".repeat(16)));
     assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     let joins = Remains::Joins(Held::default());
     for (remains, bytes) in
         [(Remains::Nothing, "00"), (Remains::Records, "01"), (joins, "020000"), (Remains::Whole, "03")]
     {
         let response = Response::Remains(Box::new(remains));
-        assert_eq!(hex(&codec::encode(&response)), format!("011a{bytes}"));
+        assert_eq!(hex::text(&codec::encode(&response)), format!("011a{bytes}"));
         assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
     }
 }
@@ -205,7 +202,7 @@ fn replace_v1_fixtures() {
     let before = Request::Forward(Box::new(put.clone()));
     let replace = Request::Replace(Box::new(Replace { put, heads: vec![vec![9].into()] }));
     for (request, bytes) in [(before, format!("010b{fields}")), (replace, format!("011b{fields}010109"))] {
-        assert_eq!(hex(&codec::encode(&request)), bytes);
+        assert_eq!(hex::text(&codec::encode(&request)), bytes);
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     }
 }
@@ -217,7 +214,7 @@ fn hold_for_v1_fixtures() {
     let fields = format!("{}010201020304", "01".repeat(16));
     for (copies, bytes) in [(0, format!("0108{fields}")), (300, format!("011f{fields}ac02"))] {
         let request = Request::hold_for(hold.clone(), copies);
-        assert_eq!(hex(&codec::encode(&request)), bytes);
+        assert_eq!(hex::text(&codec::encode(&request)), bytes);
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
         assert_eq!(request.held(), Some((&hold, copies)));
     }
@@ -248,7 +245,7 @@ fn completion_v1_fixtures() {
     let to = format!("0106{}016b01750177", "01".repeat(16));
     for (request, bytes) in [(before, format!("{to}03{fields}")), (replace, format!("{to}05{fields}010109"))]
     {
-        assert_eq!(hex(&codec::encode(&request)), bytes);
+        assert_eq!(hex::text(&codec::encode(&request)), bytes);
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     }
 }
@@ -257,9 +254,9 @@ fn completion_v1_fixtures() {
 fn clones_v1_fixtures() {
     use skerry_federation::clones::{Found, Linked, Word};
     let (node, by) = (NodeId([1; 16]), NodeId([2; 16]));
-    assert_eq!(hex(&codec::encode(&Request::Lives)), "0116");
+    assert_eq!(hex::text(&codec::encode(&Request::Lives)), "0116");
     let request = Request::IsLive { node, life: 300 };
-    assert_eq!(hex(&codec::encode(&request)), format!("0117{}ac02", "01".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&request)), format!("0117{}ac02", "01".repeat(16)));
     assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     let word = Word {
         linked: vec![(node, Linked { life: 300, for_ms: 5 })],
@@ -269,27 +266,27 @@ fn clones_v1_fixtures() {
     let (ones, twos) = ("01".repeat(16), "02".repeat(16));
     let response = Response::Lives(Box::new(word));
     let expected = format!("011801{ones}ac020501{ones}{twos}ac020701{ones}09");
-    assert_eq!(hex(&codec::encode(&response)), expected);
+    assert_eq!(hex::text(&codec::encode(&response)), expected);
     assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
-    assert_eq!(hex(&codec::encode(&Response::IsLive(true))), "011901");
+    assert_eq!(hex::text(&codec::encode(&Response::IsLive(true))), "011901");
 }
 
 #[test]
 fn seen_v1_fixtures() {
     let request = Request::Seen { bucket: BucketId([1; 16]), digest: [2; 32] };
-    assert_eq!(hex(&codec::encode(&request)), format!("011d{}{}", "01".repeat(16), "02".repeat(32)));
+    assert_eq!(hex::text(&codec::encode(&request)), format!("011d{}{}", "01".repeat(16), "02".repeat(32)));
     assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
-    assert_eq!(hex(&codec::encode(&Response::Same)), "011b");
+    assert_eq!(hex::text(&codec::encode(&Response::Same)), "011b");
     assert_eq!(codec::decode::<Response>(&codec::encode(&Response::Same)).unwrap(), Response::Same);
 }
 
 #[test]
 fn credential_keys_v1_fixtures() {
     let request = Request::CredentialKeys(vec![CredentialKeyId([1; 16])]);
-    assert_eq!(hex(&codec::encode(&request)), format!("011e01{}", "01".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&request)), format!("011e01{}", "01".repeat(16)));
     assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     let response = Response::CredentialKeys(vec![SealingKey::from_bytes([2; 32])]);
-    assert_eq!(hex(&codec::encode(&response)), format!("011c01{}", "02".repeat(32)));
+    assert_eq!(hex::text(&codec::encode(&response)), format!("011c01{}", "02".repeat(32)));
     assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
     assert_eq!(format!("{response:?}"), "CredentialKeys([SealingKey(…)])", "nothing of it is logged");
 }
@@ -297,10 +294,10 @@ fn credential_keys_v1_fixtures() {
 #[test]
 fn give_v1_fixtures() {
     let request = Request::Give { token: 300 };
-    assert_eq!(hex(&codec::encode(&request)), "011aac02");
+    assert_eq!(hex::text(&codec::encode(&request)), "011aac02");
     assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     let read = Read { bucket: BucketId([1; 16]), key: "k".into(), which: Which::Current, part: Part::Whole };
     let sought = Sought { token: 300, read, most: 1 << 20 };
-    assert_eq!(hex(&codec::encode(&sought)), format!("01ac02{}016b0001808040", "01".repeat(16)));
+    assert_eq!(hex::text(&codec::encode(&sought)), format!("01ac02{}016b0001808040", "01".repeat(16)));
     assert_eq!(codec::decode::<Sought>(&codec::encode(&sought)).unwrap(), sought);
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, proptest};
+use skerry_base::hex;
 use skerry_base::{
     BucketId, ChunkId, ChunkKind, ChunkRef, Dot, Hlc, NodeId, Origin, SiteId, Vector, WallTime,
 };
@@ -35,10 +36,6 @@ impl Draw {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn base64(bytes: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(bytes)
@@ -57,7 +54,7 @@ fn photo(draw: &mut Draw, bucket: BucketId, site: SiteId, dot: Dot) -> Record {
         Checksum { kind: ChecksumKind::Crc64Nvme, value: base64(&draw.bytes::<8>()), composite: false };
     let object = Object {
         size,
-        etag: hex(&draw.bytes::<16>()),
+        etag: hex::text(&draw.bytes::<16>()),
         chunks,
         headers: Headers { content_type: Some("image/jpeg".into()), ..Headers::default() },
         user_metadata: vec![

@@ -8,7 +8,8 @@ use std::fmt;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 use skerry_base::NodeId;
-use skerry_base::id::{InvalidId, parse_hex};
+use skerry_base::hex;
+use skerry_base::id::InvalidId;
 
 use super::entropy;
 
@@ -33,7 +34,7 @@ impl PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(hex::write(&self.0, &mut [0; 64]))
     }
 }
 
@@ -47,7 +48,7 @@ impl std::str::FromStr for PublicKey {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        parse_hex(text).map(Self)
+        hex::parse(text).map(Self)
     }
 }
 

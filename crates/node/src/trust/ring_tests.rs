@@ -80,7 +80,7 @@ fn later_key_v1_fixture() {
     let (key, gone) = (SealingKey::from_bytes([2; 32]), [SiteId([1; 16])].into());
     let said = CredentialDocument::of(key.as_bytes(), &gone, (WallTime(300), SiteId([9; 16])), None);
     let later = LaterKey { key, said: CredentialDocument { signature: vec![7].into(), ..said } };
-    let hex: String = codec::encode(&later).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&codec::encode(&later));
     let expected = concat!(
         "010202020202020202020202020202020202020202020202020202020202020202be845f319931f9cd5cf6c56e38da82acbda12242666",
         "8b7faa805464196f572000101010101010101010101010101010101dc45aa811e98fd5ecb9bae601435230bac0209090909090909090909",

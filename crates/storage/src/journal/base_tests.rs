@@ -48,7 +48,7 @@ fn read(disk: &FaultyDisk) -> Result<(Position, Vec<Item>), StorageError> {
 fn base_v1_and_v2_fixture() {
     let disk = written(&items());
     let hex = hex_of(&disk);
-    let of_salt: String = SALT.iter().map(|byte| format!("{byte:02x}")).collect();
+    let of_salt = skerry_base::hex::text(&SALT);
     let header = format!("534b4a4202000000090000000403020100100000000000004d00000000000000{of_salt}");
     assert_eq!(hex[..32], header[..32]);
     let (domain, id) = ("01".repeat(16), "02".repeat(32));
@@ -74,7 +74,7 @@ fn base_v3_fixture() {
 }
 
 fn hex_of(disk: &FaultyDisk) -> String {
-    disk.content(FILE).iter().map(|byte| format!("{byte:02x}")).collect()
+    skerry_base::hex::text(&disk.content(FILE))
 }
 
 /// As a release before wrote it: the checksum of a page covers that of the header.

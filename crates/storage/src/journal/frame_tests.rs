@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use skerry_base::hex;
+
 use super::*;
 
 const SALT: [u8; 16] = *b"0123456789abcdef";
@@ -12,10 +14,6 @@ fn sample() -> Vec<u8> {
     let mut out = Vec::new();
     encode(&Draft { stamp, entries: &[b"one", b""], bodies: &[(line, b"hello")] }, &SALT, &mut out);
     out
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Fixture of version 1: must be read for ever.
@@ -42,7 +40,7 @@ fn frame_v1_fixture() {
         "68656c6c6f", // body
         "0000000000000000",
     );
-    let found = hex(&sample());
+    let found = hex::text(&sample());
     assert_eq!(found.len() % 16, 0);
     assert_eq!(found, expected[..found.len()]);
 }

@@ -2,23 +2,21 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use skerry_base::hex;
+
 use super::*;
 
 const SALT: [u8; 16] = *b"0123456789abcdef";
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Fixture of version 1: must be read for ever.
 #[test]
 fn header_v1_fixture() {
     let header = SegmentHeader { number: 3, previous: 0xaabb_ccdd, first_lsn: 42, stripped: false };
     let bytes = header.encode(&SALT);
-    let salt = hex(&SALT);
+    let salt = hex::text(&SALT);
     let zeros = "00".repeat(20);
     assert_eq!(
-        hex(&bytes),
+        hex::text(&bytes),
         format!("534b4a530100000003000000ddccbbaa2a00000000000000{salt}{zeros}{HEADER_CRC}")
     );
     assert_eq!(SegmentHeader::read(&bytes, &SALT), Some(header));
@@ -38,7 +36,7 @@ fn footer_v1_fixture() {
     let footer = Footer { first_lsn: 42, last_crc: 0x0102_0304, stripped: false, lines };
     let bytes = footer.encode(240, &SALT);
     assert_eq!(
-        hex(&bytes),
+        hex::text(&bytes),
         format!(
             "4000000033000000800000006300000053\
              4b4a4501000000f000000000000000020000000403020\

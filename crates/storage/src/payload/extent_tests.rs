@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use skerry_base::hex;
+
 use super::*;
 
 const SALT: [u8; 16] = *b"0123456789abcdef";
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn sample() -> Extent {
     let bytes = vec![5; BLOCK + 1];
@@ -27,7 +25,7 @@ fn sample() -> Extent {
 fn extent_v1_fixture() {
     let bytes = sample().encode(&SALT, 9, 4096);
     let (domain, id) = ("01".repeat(16), "02".repeat(32));
-    assert_eq!(hex(&bytes), format!("534b50580101010001000100{EXTENT_CRC}{domain}{id}{EXTENT_BLOCKS}"));
+    assert_eq!(hex::text(&bytes), format!("534b50580101010001000100{EXTENT_CRC}{domain}{id}{EXTENT_BLOCKS}"));
     assert_eq!(bytes.len(), header_len(BLOCK as u32 + 1));
     assert_eq!(extent_len(BLOCK as u32 + 1), 17 * 4096);
 }
@@ -61,8 +59,8 @@ fn every_flipped_bit_is_found() {
 #[test]
 fn segment_header_v1_fixture() {
     let bytes = segment_header(&SALT, 9, Area::Cache);
-    let salt = hex(&SALT);
-    assert_eq!(hex(&bytes[..36]), format!("534b5053010000000900000002000000{salt}{SEGMENT_CRC}"));
+    let salt = hex::text(&SALT);
+    assert_eq!(hex::text(&bytes[..36]), format!("534b5053010000000900000002000000{salt}{SEGMENT_CRC}"));
     assert_eq!(bytes.len(), 4096);
 }
 

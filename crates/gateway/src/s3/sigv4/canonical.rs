@@ -3,10 +3,10 @@
 use hyper::HeaderMap;
 use ring::hmac;
 use sha2::{Digest, Sha256};
+use skerry_base::hex;
 
 use super::ALGORITHM;
 use crate::s3::uri::{Query, encode_into};
-use crate::service::hex;
 
 /// What a signature is computed over, apart from time and scope.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ impl Canonical<'_> {
         }
         text.push('\n');
         text.push_str(self.payload);
-        hex(&Sha256::digest(text))
+        hex::text(&Sha256::digest(text))
     }
 
     fn push_value(&self, text: &mut String, name: &str) {
@@ -105,7 +105,7 @@ impl SigningKey {
 
     /// The signature in hexadecimal.
     pub(crate) fn sign(&self, text: &str) -> String {
-        hex(hmac::sign(&self.0, text.as_bytes()).as_ref())
+        hex::text(hmac::sign(&self.0, text.as_bytes()).as_ref())
     }
 
     /// Whether `signature` is that of `text`; takes the same time whatever differs.

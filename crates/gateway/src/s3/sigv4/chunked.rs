@@ -6,10 +6,10 @@
 
 use bytes::{Buf, Bytes};
 use sha2::{Digest, Sha256};
-use skerry_base::id::parse_hex;
+use skerry_base::hex;
 
 use super::SigningKey;
-use crate::service::{ErrorKind, Outcome, ServiceError, hex};
+use crate::service::{ErrorKind, Outcome, ServiceError};
 
 /// Bytes of a chunk head: a length and a signature.
 const LINE: usize = 256;
@@ -34,18 +34,18 @@ impl ChunkKeys {
                 "the signature of a chunk is not that of its bytes; send the body again",
             ));
         }
-        self.previous = hex(signature);
+        self.previous = hex::text(signature);
         Ok(())
     }
 
     fn check_chunk(&mut self, data: Sha256, signature: &[u8; 32]) -> Outcome<()> {
-        let empty = format!("{}\n", hex(&Sha256::digest([])));
-        self.check("AWS4-HMAC-SHA256-PAYLOAD", &empty, &hex(&data.finalize()), signature)
+        let empty = format!("{}\n", hex::text(&Sha256::digest([])));
+        self.check("AWS4-HMAC-SHA256-PAYLOAD", &empty, &hex::text(&data.finalize()), signature)
     }
 
     fn check_trailers(&mut self, trailers: &[(String, String)], signature: &[u8; 32]) -> Outcome<()> {
         let text: String = trailers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
-        self.check("AWS4-HMAC-SHA256-TRAILER", "", &hex(&Sha256::digest(text)), signature)
+        self.check("AWS4-HMAC-SHA256-TRAILER", "", &hex::text(&Sha256::digest(text)), signature)
     }
 }
 
@@ -164,7 +164,7 @@ impl Decoder {
             return Err(broken(&format!("the trailer {name} was not announced in x-amz-trailer")));
         }
         if let Some(mut keys) = self.keys.filter(|_| !self.announced.is_empty()) {
-            let signature = signature.and_then(|text| parse_hex(&text).ok());
+            let signature = signature.and_then(|text| hex::parse(&text).ok());
             let signature = signature.ok_or_else(|| broken("the trailers are not signed"))?;
             keys.check_trailers(&trailers, &signature)?;
         }
@@ -187,7 +187,7 @@ fn parse_head(line: &[u8]) -> Option<(u64, Option<[u8; 32]>)> {
         return None;
     }
     let signature = match extension {
-        Some(extension) => Some(parse_hex(extension.strip_prefix("chunk-signature=")?).ok()?),
+        Some(extension) => Some(hex::parse(extension.strip_prefix("chunk-signature=")?).ok()?),
         None => None,
     };
     Some((u64::from_str_radix(length, 16).ok()?, signature))

@@ -3,7 +3,7 @@
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use skerry_base::WallTime;
-use skerry_base::id::parse_hex;
+use skerry_base::hex;
 
 use super::canonical::string_to_sign;
 use super::keys::{SigningKeys, Used};
@@ -43,7 +43,7 @@ impl Payload {
             other if other.starts_with("STREAMING-AWS4-ECDSA") => {
                 Err(ServiceError::not_implemented("signature V4A"))
             }
-            other => parse_hex(other).map(Self::Hash).map_err(|_| {
+            other => hex::parse(other).map(Self::Hash).map_err(|_| {
                 argument("x-amz-content-sha256 must be UNSIGNED-PAYLOAD, a streaming kind or a SHA-256 in hexadecimal")
             }),
         }
@@ -200,7 +200,7 @@ impl Claim {
         if let Some([name, _]) = signed.array_windows().find(|[one, next]| one == next) {
             return Err(malformed(&format!("SignedHeaders names {name} twice")));
         }
-        let signature = parse_hex(signature).map_err(|_| {
+        let signature = hex::parse(signature).map_err(|_| {
             ServiceError::new(ErrorKind::SignatureDoesNotMatch, "the signature is not 64 hexadecimal digits")
         })?;
         Ok(Self {
@@ -277,7 +277,7 @@ impl Claim {
             ));
         }
         kept.keep(used, &key);
-        Ok(super::ChunkKeys { key, stamp, scope, previous: crate::service::hex(&self.signature) })
+        Ok(super::ChunkKeys { key, stamp, scope, previous: hex::text(&self.signature) })
     }
 }
 

@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use skerry_base::codec;
+use skerry_base::hex;
 use skerry_base::kv::{Table, Tables, View};
 use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, NodeId, Origin, SiteId};
 
@@ -91,10 +92,6 @@ fn name(record: &Record) -> Vec<u8> {
     keys::version(record.bucket, &record.key, keys::ALIVE, record.clock, record.dot)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn listed(record: &Record) -> Listed {
     Listed::of(record).unwrap()
 }
@@ -104,23 +101,25 @@ fn listed(record: &Record) -> Listed {
 fn fixtures_of_both_versions() {
     let (one, id) = (record("k", plain(MD5, 4096)), ChunkId::of(MD5.as_bytes()));
     let (site, own, bucket, writer) =
-        ("51".repeat(16), "a1".repeat(16), "bb".repeat(16), hex(b"\x14AKIAIOSFODNN7EXAMPLE"));
+        ("51".repeat(16), "a1".repeat(16), "bb".repeat(16), hex::text(b"\x14AKIAIOSFODNN7EXAMPLE"));
     let incarnation = "a8ee98aac5ec9cc19101";
     let old = format!(
         "01{bucket}{own}{incarnation}f0a204016b8180f4e3f6cdb3cd0101{own}{incarnation}e0d4030000000000\
          {writer}{site}008020{:02x}{}01{id}00802080200000000000000000000000fbd8bdf3ac330000000000",
         32,
-        hex(MD5.as_bytes())
+        hex::text(MD5.as_bytes())
     );
     let new = format!("0203{site}0100e0d403{writer}802003{MD5}{id}");
-    let found = (hex(&one.encode()), hex(&version::encode(&one)));
+    let found = (hex::text(&one.encode()), hex::text(&version::encode(&one)));
     assert_eq!(found.1, new);
     assert_eq!(found.0, old);
     let shown = listed(&one);
-    let old =
-        format!("01{own}{incarnation}f0a2048180f4e3f6cdb3cd01802020{}fbd8bdf3ac33", hex(MD5.as_bytes()));
+    let old = format!(
+        "01{own}{incarnation}f0a2048180f4e3f6cdb3cd01802020{}fbd8bdf3ac33",
+        hex::text(MD5.as_bytes())
+    );
     let new = format!("02{own}9182736455463728019ace6f6c7d0001f0a20480200300{MD5}");
-    let found = (hex(&codec::encode(&shown)), hex(&current::encode(&shown)));
+    let found = (hex::text(&codec::encode(&shown)), hex::text(&current::encode(&shown)));
     assert_eq!((found.0, found.1), (old, new));
     for bytes in [one.encode(), version::encode(&one)] {
         assert_eq!(version::decode(&name(&one), &bytes).unwrap(), one);
@@ -301,7 +300,7 @@ fn history() -> Vec<Entry> {
         let statement = match step % 11 {
             5 => Statement::Delete,
             8 => Statement::Erase { target: Dot { seq: seq - 1, ..dot } },
-            _ => Statement::Put(Box::new(plain(&hex(&[step as u8; 16]), 10 + step as u32))),
+            _ => Statement::Put(Box::new(plain(&hex::text(&[step as u8; 16]), 10 + step as u32))),
         };
         let is_erase = matches!(statement, Statement::Erase { .. });
         entries.push(Entry::Record(Box::new(Record {

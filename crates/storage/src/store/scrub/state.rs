@@ -161,7 +161,7 @@ mod tests {
         };
         let saved = Saved { state, cursor: Cursor::Journal(9) };
         let bytes = encode(&saved);
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = skerry_base::hex::text(&bytes);
         let (domain, id) = ("01".repeat(16), "02".repeat(32));
         assert_eq!(hex, format!("010001030105000700010001{domain}{id}01ac02017800000209"));
         assert_eq!(skerry_base::codec::decode::<Saved>(&bytes), Ok(saved));

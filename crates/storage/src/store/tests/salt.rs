@@ -19,7 +19,7 @@ fn identity_v1_fixture() {
     let (store, _) = open(&disk, &settings);
     put_small(&store, "a", 1, b"a").unwrap();
     drop(store);
-    let hex: String = disk.content("store").iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = skerry_base::hex::text(&disk.content("store"));
     assert_eq!(hex, format!("534b53540100000030313233343536373839616263646566{IDENTITY_CRC}"));
     // Later settings draw another one: the file's holds.
     settings.kept.as_ref().unwrap().lose();
