@@ -1,4 +1,5 @@
-//! The words two rooms use: identities, dots and vectors, time and calendar, chunks, the ordered key space, limits.
+//! The words two rooms use: identities, dots and vectors, time and calendar, chunks, the ordered key space, names,
+//! limits.
 //!
 //! Why here: `model`, `federation` and `storage` must not know each other, but they speak of the same dot
 //! and the same chunk. A word moves in when a second room needs it, never before.
@@ -13,6 +14,7 @@ pub mod hex;
 pub mod id;
 pub mod kv;
 pub mod limits;
+pub mod name;
 pub mod time;
 pub mod vector;
 

@@ -44,7 +44,7 @@ pub use loss::{
     next_count, take_back_loss,
 };
 pub use metered::{MeteredDocument, metered, say_metered};
-pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
+pub use name::{SITE_SEPARATOR, reserved_for};
 pub use naming::{Later, Naming, NamingDocument, has_begun, names_at_once, namings, resumed};
 pub use replaced::{ReplaceRefusal, deleted, homes_of, replace_site, replacements, successor, was_called_so};
 pub use seen::{Blocks, Seen, SeenDocument, seen_blocks};

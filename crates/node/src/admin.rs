@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use skerry_base::kv::View;
+use skerry_base::name::check_site_name;
 use skerry_base::{BucketId, Instant, SiteId};
 use skerry_gateway::service::{
     AddressRequest, AdminService, AreaRequest, AreasReport, BucketCreate, BucketList, BucketPatch,
@@ -18,7 +19,7 @@ use skerry_gateway::service::{
     RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest, ServiceError, SiteList,
     SiteStatus, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
-use skerry_model::bucket::{self as model, check_site_name};
+use skerry_model::bucket as model;
 use skerry_model::space;
 
 use crate::areas;

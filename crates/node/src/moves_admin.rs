@@ -5,14 +5,13 @@
 
 use skerry_base::kv::View;
 use skerry_base::limits::ADDRESSES;
+use skerry_base::name::check_site_name;
 use skerry_base::{SiteId, WallTime};
 use skerry_gateway::service::{
     AddressRequest, AreaRequest, ErrorKind, ExpelRequest, Expelled, Outcome, RenameRequest, ServiceError,
     SiteStatus, VERSION,
 };
-use skerry_model::bucket::{
-    self as model, AddressDocument, AreaDocument, SiteDocument, SiteState, check_site_name,
-};
+use skerry_model::bucket::{self as model, AddressDocument, AreaDocument, SiteDocument, SiteState};
 
 use crate::admin::{Admin, WRITER};
 use crate::config::is_dialable;

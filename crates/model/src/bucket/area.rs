@@ -13,9 +13,9 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
 use skerry_base::kv::View;
+use skerry_base::name::check_site_name;
 use skerry_base::{BucketId, SiteId, WallTime};
 
-use super::name::check_site_name;
 use super::system::{SystemKey, document, document_object, each_document};
 use crate::merge::Rank;
 use crate::object::Object;

@@ -10,10 +10,11 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
 use skerry_base::kv::View;
+use skerry_base::name::{NameError, check_name};
 use skerry_base::{BucketId, Dot, SiteId, Vector, WallTime};
 
 use super::home::{HomeDocument, home};
-use super::name::{NameError, SITE_SEPARATOR, check_name};
+use super::name::SITE_SEPARATOR;
 use super::seen::{self, Blocks, Seen};
 use super::spare;
 use super::system::{SystemKey, document, document_object, each_document};
