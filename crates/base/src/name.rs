@@ -37,8 +37,8 @@ pub enum NameError {
 const PREFIXES: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
 const SUFFIXES: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];
 
-/// Refuses what S3 refuses.
-pub fn check_name(name: &str) -> Result<(), NameError> {
+/// Refuses what cannot be the name of a bucket, whoever asks.
+pub fn check_form(name: &str) -> Result<(), NameError> {
     if !(3..=63).contains(&name.len()) {
         return Err(NameError::Length);
     }
@@ -49,9 +49,12 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     if !name.bytes().next().is_some_and(allowed) || !name.bytes().last().is_some_and(allowed) {
         return Err(NameError::Edge);
     }
-    if name.contains("..") {
-        return Err(NameError::Dots);
-    }
+    if name.contains("..") { Err(NameError::Dots) } else { Ok(()) }
+}
+
+/// Refuses for a new bucket what S3 refuses.
+pub fn check_name(name: &str) -> Result<(), NameError> {
+    check_form(name)?;
     if looks_like_an_address(name) {
         return Err(NameError::Address);
     }
@@ -70,7 +73,7 @@ fn looks_like_an_address(name: &str) -> bool {
     name.split('.').count() == 4 && name.split('.').all(is_number)
 }
 
-/// Refuses what would make `name--site` ambiguous.
+/// Refuses what would make `name--site` ambiguous, for a site's name is part of names of buckets.
 pub fn check_site_name(name: &str) -> Result<(), NameError> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let parts = name.split('-').all(|part| !part.is_empty() && part.bytes().all(allowed));
@@ -108,6 +111,8 @@ mod tests {
             ("abc--table-s3", NameError::Suffix("--table-s3")),
         ] {
             assert_eq!(check_name(name), Err(refusal), "{name}");
+            let is_kept = matches!(refusal, NameError::Address | NameError::Prefix(_) | NameError::Suffix(_));
+            assert_eq!(check_form(name).is_ok(), is_kept, "{name}");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use skerry_base::calendar::Date;
+use skerry_base::name;
 
 /// Reads `500ms`, `30s`, `5m`, `24h`, `7d`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -129,24 +130,16 @@ pub(crate) fn wall(milliseconds: u64) -> String {
 
 /// A name for a bucket, as S3 has it.
 pub(crate) fn bucket_name(text: &str) -> Result<String, String> {
-    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let fits = (3..=63).contains(&text.len()) && text.chars().all(|c| ends(c) || matches!(c, '.' | '-'));
-    if fits && text.starts_with(ends) && text.ends_with(ends) && !text.contains("..") {
-        return Ok(text.to_owned());
-    }
-    Err("a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens, as in `photos-2026`"
-        .into())
+    name::check_form(text).map(|()| text.to_owned()).map_err(|_| {
+        "a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens, as in `photos-2026`".into()
+    })
 }
 
-/// A name for a site: 1 to 32 lower-case letters, digits and single hyphens, no hyphen at an end. It becomes
-/// part of bucket names (`pos--lisbon`), so a double hyphen is not in it.
+/// A name for a site.
 pub(crate) fn site_name(text: &str) -> Result<String, String> {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let fits = (1..=32).contains(&text.len()) && text.chars().all(allowed);
-    if fits && !text.starts_with('-') && !text.ends_with('-') && !text.contains("--") {
-        return Ok(text.to_owned());
-    }
-    Err("a site's name has 1 to 32 lower-case letters, digits and single hyphens, as in `lisbon-2`".into())
+    name::check_site_name(text).map(|()| text.to_owned()).map_err(|_| {
+        "a site's name has 1 to 32 lower-case letters, digits and single hyphens, as in `lisbon-2`".into()
+    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use skerry_base::limits;
+use skerry_base::{limits, name};
 
 use super::operation::Level;
 use super::uri::decode;
@@ -63,18 +63,11 @@ fn host_bucket(host: &str, domains: &[String]) -> Option<String> {
     bucket.strip_suffix('.').filter(|bucket| !bucket.is_empty()).map(Into::into)
 }
 
-/// Refuses what is no bucket name of S3's.
+/// Refuses what is no bucket name of S3's. The names that are kept for others and are refused to new buckets may be asked
+/// for: there is nothing under them.
 pub fn check_bucket(name: &str) -> Outcome<()> {
-    let alphanumeric =
-        |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let valid = (3..=63).contains(&name.len())
-        && name.bytes().all(|byte| alphanumeric(Some(byte)) || matches!(byte, b'.' | b'-'))
-        && alphanumeric(name.bytes().next())
-        && alphanumeric(name.bytes().last())
-        && !name.contains("..")
-        && !name.starts_with("xn--")
-        && name.parse::<Ipv4Addr>().is_err();
-    if valid {
+    let is_kept = name.starts_with("xn--") || name.parse::<Ipv4Addr>().is_ok();
+    if name::check_form(name).is_ok() && !is_kept {
         return Ok(());
     }
     Err(ServiceError::new(
