@@ -16,6 +16,7 @@ use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{
     self as model, AreaDocument, NodeEntry, SiteDocument, SiteState, SystemKey, document_object,
 };
+use skerry_model::object::Object;
 use skerry_model::space;
 
 use crate::paths::bucket::Declared;
@@ -93,40 +94,26 @@ impl OwnSite {
     }
 }
 
-/// Writes the own document if it is not as it should be. That is decided on the commit thread: what arrives a moment
-/// before, such as a rename, must not be overwritten by what was right until then.
+/// Writes the own document if it is not as it should be, and with it the words about this site that stand by themselves.
 pub(crate) async fn keep(site: &Arc<Site>) -> Outcome<()> {
     keep_area(site).await?;
     keep_metered(site).await?;
     let (system, own) = (site.system, site.own.clone());
-    let looked = own.clone();
-    if site.read(move |view| looked.correction(view, system)).await?.is_none() {
-        return Ok(());
-    }
     let key = SystemKey::Site(site.id).to_string();
     let decide = move |view: &dyn View, wall| {
         let wanted = own.correction(view, system)?;
-        Ok(((), wanted.map(|wanted| Declared::document(key, document_object(&wanted, wall)))))
+        Ok(wanted.map(|wanted| (key.clone(), document_object(&wanted, wall))))
     };
-    site.declare("", decide).await
+    say(site, decide).await
 }
 
 /// Says whether this site pays for what crosses its link, if that is not what it said last.
 pub(crate) async fn keep_metered(site: &Arc<Site>) -> Outcome<()> {
     let (system, id, peers) = (site.system, site.id, site.peers.clone());
-    // Looked at on the commit thread: the budget may be another by then.
     let decide = move |view: &dyn View, wall| {
         model::say_metered(view, system, (id, peers.uplink.is_metered()), wall).map_err(unreadable)
     };
-    let says = decide.clone();
-    if site.read(move |view| says(view, WallTime(0))).await?.is_none() {
-        return Ok(());
-    }
-    let declare = move |view: &dyn View, wall| {
-        let word = decide(view, wall)?;
-        Ok(((), word.map(|(key, object)| Declared::document(key, object))))
-    };
-    site.declare("", declare).await
+    say(site, decide).await
 }
 
 /// Says in which area this site stands by its configuration, until an operator says otherwise.
@@ -136,8 +123,18 @@ async fn keep_area(site: &Arc<Site>) -> Outcome<()> {
         let own = AreaDocument { site: id, epoch: 0, area: area.clone(), said: wall, at: id };
         model::configure_area(view, system, own).map_err(unreadable)
     };
-    let says = decide.clone();
-    if site.read(move |view| says(view, WallTime(0))).await?.is_none() {
+    say(site, decide).await
+}
+
+/// Writes the document that `decide` makes, under its key; none if all is said. It is looked at first, so that most calls
+/// write nothing, and decided on the commit thread: what arrives a moment before, such as a rename or another budget, must
+/// not be overwritten by what was right until then.
+async fn say<D>(site: &Arc<Site>, decide: D) -> Outcome<()>
+where
+    D: Fn(&dyn View, WallTime) -> Outcome<Option<(String, Object)>> + Clone + Send + 'static,
+{
+    let looked = decide.clone();
+    if site.read(move |view| looked(view, WallTime(0))).await?.is_none() {
         return Ok(());
     }
     let declare = move |view: &dyn View, wall| {
