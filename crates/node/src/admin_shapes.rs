@@ -8,7 +8,7 @@ pub use skerry_gateway::service::{
     InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LeaveRequest, LinkRequest,
     LinkState, LossPage, LossRequest, LossState, LostVersion, MembershipState, NameConflict, NearStatus,
     NodeStatus, NodesReport, OthersStatus, PeerStatus, PinAct, PinList, PinRequest, PinStatus, PlaceStatus,
-    Readiness, RecoveryStatus, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest,
-    SeatRequest, SiteList, SiteStatus, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget,
-    UplinkClass, UplinkRequest, UplinkState,
+    REGISTER, Readiness, RecoveryStatus, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport,
+    ScrubRequest, SeatRequest, SiteList, SiteStatus, SpaceReport, SpaceRow, StatusReport, StorageStatus,
+    UplinkBudget, UplinkClass, UplinkRequest, UplinkState,
 };

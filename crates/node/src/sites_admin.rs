@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{
-    DrainStatus, DutyRequest, ErrorKind, Outcome, RecoveryStatus, Replacing, ServiceError, SiteStatus,
-    VERSION,
+    DrainStatus, DutyRequest, ErrorKind, Outcome, REGISTER, RecoveryStatus, Replacing, ServiceError,
+    SiteStatus, VERSION,
 };
 use skerry_model::bucket::{self as model, Duty, DutyDocument, DutyReport, OnDuty, SiteDocument, SiteState};
 
@@ -21,9 +21,6 @@ use crate::site::unreadable;
 use crate::trust::PublicKey;
 use crate::workers::drain;
 use crate::{duties, roster_watch};
-
-/// How the register of names is shown among the homes of a site.
-const REGISTER: &str = "(names)";
 
 /// What the records of this site say of all sites.
 struct Said {

@@ -10,7 +10,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use skerry_node::admin_shapes::{
-    AddressRequest, AreaRequest, DutyRequest, ExpelRequest, Expelled, RenameRequest, SiteList, SiteStatus,
+    AddressRequest, AreaRequest, DutyRequest, ExpelRequest, Expelled, REGISTER, RenameRequest, SiteList,
+    SiteStatus,
 };
 
 use crate::admin::segment;
@@ -488,9 +489,6 @@ impl Duty {
         Ok(Some(answered.ok().and_then(Result::ok).unwrap_or(told)))
     }
 }
-
-/// How the admin face calls the register of names among the homes of a site.
-const REGISTER: &str = "(names)";
 
 /// A home as one says it.
 fn in_words(home: &str) -> &str {

@@ -79,7 +79,7 @@ pub use object::{
 pub use pins::{PinAct, PinList, PinRequest, PinStatus};
 pub use range::{ByteRange, Selection};
 pub use sites::{
-    AddressRequest, AreaCopies, AreaRequest, DrainStatus, DutyRequest, ExpelRequest, Expelled,
+    AddressRequest, AreaCopies, AreaRequest, DrainStatus, DutyRequest, ExpelRequest, Expelled, REGISTER,
     RecoveryStatus, RenameRequest, ReplaceRequest, ReplacedSite, Replacing, SiteList, SiteStatus,
 };
 pub use space::{OthersStatus, SpaceQuery, SpaceReport, SpaceRow};

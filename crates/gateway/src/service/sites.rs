@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// How the register of names is called among the homes of a site: no bucket has this name.
+pub const REGISTER: &str = "(names)";
+
 /// A site as the one that is asked knows it: what its records say, what its links show.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SiteStatus {
@@ -41,7 +44,7 @@ pub struct SiteStatus {
     pub unsent_records: u64,
     /// Bytes of them.
     pub unsent_bytes: u64,
-    /// Names of the buckets whose conditions it decides; `(names)` if it keeps the register of names.
+    /// Names of the buckets whose conditions it decides; [`REGISTER`] if it keeps the register of names.
     pub homes: Vec<String>,
     /// What it is there for: `serves`, `frozen`, `draining`, or `empty` once all that it held is elsewhere.
     #[serde(default)]
