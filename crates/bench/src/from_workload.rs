@@ -1,7 +1,7 @@
 //! A workload file, the same that the simulator reads, as phases on a real system.
 
 use skerry_scenario::workload::{ACTS, Act, Spread, Workload};
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 
 use crate::plan::{Keys, Mix, Order, Phase, Shape, SizeRange};
 use crate::target::Operation;
@@ -21,8 +21,8 @@ pub fn phase(workload: &Workload, bucket: &str) -> (Phase, Vec<String>) {
         ends.get(index).map_or(0, |span| span.as_millis() as u64)
     };
     let range = |(bytes, weight): &(std::ops::RangeInclusive<u64>, u64)| SizeRange {
-        bytes: Size(*bytes.start()),
-        to: Some(Size(*bytes.end())),
+        bytes: ObjectSize(*bytes.start()),
+        to: Some(ObjectSize(*bytes.end())),
         weight: *weight,
         shape: Shape::Uniform,
     };

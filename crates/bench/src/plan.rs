@@ -15,7 +15,7 @@
 
 use serde::{Deserialize, Serialize};
 pub use skerry_scenario::workload_load::Arrival;
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 
 use crate::target::Operation;
 
@@ -193,10 +193,10 @@ pub enum Order {
 #[serde(deny_unknown_fields)]
 pub struct SizeRange {
     /// The size, or the smallest one.
-    pub bytes: Size,
+    pub bytes: ObjectSize,
     /// The largest one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<Size>,
+    pub to: Option<ObjectSize>,
     /// How often this range is drawn.
     #[serde(default = "one")]
     pub weight: u64,
@@ -251,7 +251,7 @@ fn default_buckets() -> Vec<String> {
 }
 
 fn default_sizes() -> Vec<SizeRange> {
-    vec![SizeRange { bytes: Size(1_000_000), to: None, weight: 1, shape: Shape::Uniform }]
+    vec![SizeRange { bytes: ObjectSize(1_000_000), to: None, weight: 1, shape: Shape::Uniform }]
 }
 
 const fn default_timeout() -> f64 {

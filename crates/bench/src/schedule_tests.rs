@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 
 use super::*;
 use crate::plan::Mix;
@@ -92,8 +92,8 @@ fn a_fixed_rate_has_its_begins_and_marks_the_warm_up() {
 #[test]
 fn readers_know_sizes_and_bytes_without_having_written() {
     let range = |low, high, weight| SizeRange {
-        bytes: Size(low),
-        to: Some(Size(high)),
+        bytes: ObjectSize(low),
+        to: Some(ObjectSize(high)),
         weight,
         shape: Shape::Uniform,
     };
@@ -116,8 +116,12 @@ fn readers_know_sizes_and_bytes_without_having_written() {
 
 #[test]
 fn log_sizes_have_as_many_in_each_decade() {
-    let sizes =
-        vec![SizeRange { bytes: Size(1_000), to: Some(Size(1_000_000)), weight: 1, shape: Shape::Log }];
+    let sizes = vec![SizeRange {
+        bytes: ObjectSize(1_000),
+        to: Some(ObjectSize(1_000_000)),
+        weight: 1,
+        shape: Shape::Log,
+    }];
     let phase = Phase { sizes, ..reads(3_000, Order::Sequential) };
     let lengths: Vec<u64> = all(&phase).iter().map(|planned| planned.ask.body.length).collect();
     for decade in [1_000, 10_000, 100_000] {

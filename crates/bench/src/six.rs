@@ -8,7 +8,7 @@ use std::fmt;
 
 use skerry_base::WallTime;
 use skerry_gateway::service::date;
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 
 use crate::engine::PhaseOutcome;
 use crate::plan::{Connections, Keys, Order, Phase, Plan, Shape, SizeRange, Verify};
@@ -92,7 +92,12 @@ impl Six {
                 order: Order::Sequential,
                 ..Keys::default()
             },
-            sizes: vec![SizeRange { bytes: Size(self.size), to: None, weight: 1, shape: Shape::Uniform }],
+            sizes: vec![SizeRange {
+                bytes: ObjectSize(self.size),
+                to: None,
+                weight: 1,
+                shape: Shape::Uniform,
+            }],
             verify: self.verify,
             connections: self.connections,
             drop_caches: self.drop_caches && operation == Operation::Get,

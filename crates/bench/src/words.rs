@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 
 use crate::plan::{Mix, Shape, SizeRange};
 use crate::target::Operation;
@@ -55,8 +55,8 @@ impl FromStr for SizeRange {
             None => (rest, Shape::Uniform),
         };
         let (bytes, to) = match rest.split_once("..") {
-            Some((low, high)) => (low.parse::<Size>()?, Some(high.parse::<Size>()?)),
-            None => (rest.parse::<Size>()?, None),
+            Some((low, high)) => (low.parse::<ObjectSize>()?, Some(high.parse::<ObjectSize>()?)),
+            None => (rest.parse::<ObjectSize>()?, None),
         };
         if to.is_some_and(|to| to < bytes) {
             return Err(format!("{text:?}: the range ends below its begin"));
@@ -84,9 +84,14 @@ mod tests {
         let range = |text: &str| text.parse::<SizeRange>().unwrap();
         assert_eq!(
             range("1MB"),
-            SizeRange { bytes: Size(1_000_000), to: None, weight: 1, shape: Shape::Uniform }
+            SizeRange { bytes: ObjectSize(1_000_000), to: None, weight: 1, shape: Shape::Uniform }
         );
-        let expected = SizeRange { bytes: Size(1000), to: Some(Size(1 << 20)), weight: 7, shape: Shape::Log };
+        let expected = SizeRange {
+            bytes: ObjectSize(1000),
+            to: Some(ObjectSize(1 << 20)),
+            weight: 7,
+            shape: Shape::Log,
+        };
         assert_eq!(range("1kB..1MiB~log@7"), expected);
         for wrong in ["", "1MB..1kB", "1MB@x", "big", "1MB@"] {
             assert!(wrong.parse::<SizeRange>().is_err(), "{wrong}");

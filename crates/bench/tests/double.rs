@@ -20,7 +20,7 @@ use skerry_gateway::http::{Faces, Limits, Tls, bind, serve};
 use skerry_gateway::memory::Memory;
 use skerry_gateway::s3::{ClockReading, ClockRule, Documents, Front, Settings};
 use skerry_gateway::telemetry::Telemetry;
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 
 fn now() -> WallTime {
     WallTime(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64)
@@ -76,8 +76,12 @@ async fn outcome(config: S3Config, plan: &Plan) -> Outcome {
 
 fn of_one(operation: Operation, count: u64) -> Phase {
     let keys = Keys { count, order: Order::Sequential, folders: 2, ..Keys::default() };
-    let range =
-        |bytes, to| SizeRange { bytes: Size(bytes), to: Some(Size(to)), weight: 1, shape: Shape::Uniform };
+    let range = |bytes, to| SizeRange {
+        bytes: ObjectSize(bytes),
+        to: Some(ObjectSize(to)),
+        weight: 1,
+        shape: Shape::Uniform,
+    };
     let sizes = vec![range(0, 20), range(60_000, 200_000)];
     Phase { keys, sizes, operations: Some(count), workers: 4, ..Phase::new(operation.word(), operation) }
 }
@@ -121,7 +125,7 @@ async fn what_is_written_is_read_and_each_byte_verified() {
 #[tokio::test]
 async fn another_seed_finds_other_bytes() {
     let config = config(format!("http://{}", double().await));
-    let sizes = vec![SizeRange { bytes: Size(1000), to: None, weight: 1, shape: Shape::Uniform }];
+    let sizes = vec![SizeRange { bytes: ObjectSize(1000), to: None, weight: 1, shape: Shape::Uniform }];
     let phase = |operation| Phase { sizes: sizes.clone(), ..of_one(operation, 10) };
     assert_all_well(&outcome(config.clone(), &plan(vec![create(), phase(Operation::Put)])).await);
     let other = Plan { seed: 4, ..plan(vec![phase(Operation::Get)]) };

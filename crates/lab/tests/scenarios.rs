@@ -110,7 +110,7 @@ fn samples(directory: &Path, phase: &Phase) -> Vec<Sample> {
 }
 
 fn bytes(cell: &Cell) -> u64 {
-    let size: skerry_scenario::workload_size::Size = cell.labels["size"].parse().unwrap();
+    let size: skerry_scenario::workload_size::ObjectSize = cell.labels["size"].parse().unwrap();
     size.0
 }
 

@@ -42,7 +42,7 @@ use crate::clock::millis;
 use crate::draw::{Draw, Ppm};
 use crate::refusal::{Refusal, parse};
 use crate::workload_load::{Load, LoadEntry};
-use crate::workload_size::Size;
+use crate::workload_size::ObjectSize;
 
 /// What a client may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -219,7 +219,7 @@ struct KeysEntry {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SizeEntry {
-    bytes: Spanned<[Size; 2]>,
+    bytes: Spanned<[ObjectSize; 2]>,
     weight: u32,
 }
 

@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A number of bytes.
+/// How many bytes an object has. Configurations have sizes of their own kind, written with a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Size(pub u64);
+pub struct ObjectSize(pub u64);
 
 const UNITS: [(&str, u64); 12] = [
     ("", 1),
@@ -26,7 +26,7 @@ const UNITS: [(&str, u64); 12] = [
     ("m", 1_000_000),
 ];
 
-impl FromStr for Size {
+impl FromStr for ObjectSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -49,7 +49,7 @@ impl FromStr for Size {
     }
 }
 
-impl fmt::Display for Size {
+impl fmt::Display for ObjectSize {
     /// The shortest exact form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [
@@ -69,7 +69,7 @@ impl fmt::Display for Size {
     }
 }
 
-impl<'de> Deserialize<'de> for Size {
+impl<'de> Deserialize<'de> for ObjectSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Visitor)
     }
@@ -78,26 +78,26 @@ impl<'de> Deserialize<'de> for Size {
 struct Visitor;
 
 impl de::Visitor<'_> for Visitor {
-    type Value = Size;
+    type Value = ObjectSize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number of bytes or a size such as \"1MB\"")
     }
 
-    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Size, E> {
-        Ok(Size(bytes))
+    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<ObjectSize, E> {
+        Ok(ObjectSize(bytes))
     }
 
-    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<Size, E> {
-        u64::try_from(bytes).map(Size).map_err(|_| E::custom("a size is not negative"))
+    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ObjectSize, E> {
+        u64::try_from(bytes).map(ObjectSize).map_err(|_| E::custom("a size is not negative"))
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<ObjectSize, E> {
         text.parse().map_err(E::custom)
     }
 }
 
-impl Serialize for Size {
+impl Serialize for ObjectSize {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(self.0)
     }
@@ -121,18 +121,18 @@ mod tests {
             ("2GB", 2_000_000_000),
         ];
         for (text, bytes) in cases {
-            assert_eq!(text.parse::<Size>().unwrap(), Size(bytes), "{text}");
+            assert_eq!(text.parse::<ObjectSize>().unwrap(), ObjectSize(bytes), "{text}");
         }
         for wrong in ["", "MB", "-1", "1XB", "1.2.3", "1e6", "99999999999999TB", "1 000"] {
-            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ObjectSize>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn what_is_printed_is_read_as_the_same() {
         for bytes in [0, 1, 512, 1000, 1024, 1_000_000, 8 << 20, 1_234_567, u64::MAX] {
-            assert_eq!(Size(bytes).to_string().parse::<Size>().unwrap(), Size(bytes));
+            assert_eq!(ObjectSize(bytes).to_string().parse::<ObjectSize>().unwrap(), ObjectSize(bytes));
         }
-        assert_eq!([Size(1_000_000).to_string(), Size(8 << 20).to_string()], ["1MB", "8MiB"]);
+        assert_eq!([ObjectSize(1_000_000).to_string(), ObjectSize(8 << 20).to_string()], ["1MB", "8MiB"]);
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use skerry_scenario::refusal::{Refusal, parse};
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 use toml::Spanned;
 
 use super::cell::{self, PlannedCell, Source};
@@ -236,7 +236,7 @@ fn row(entry: &RowEntry, phases: &[Phase], source: Source<'_>) -> Result<PaperRo
 /// As cells have it: a size is the same however it is written.
 fn label(name: &str, value: &toml::Value) -> String {
     let text = words(value);
-    match text.parse::<Size>() {
+    match text.parse::<ObjectSize>() {
         Ok(size) if name == "size" => size_label(size),
         _ => text,
     }

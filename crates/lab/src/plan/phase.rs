@@ -1,7 +1,7 @@
 //! One step of a scenario: who asks for what, where, and what happens to the network meanwhile.
 
 use serde::Deserialize;
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 use toml::Spanned;
 
 use super::cell::Source;
@@ -31,7 +31,7 @@ pub struct Phase {
     /// Objects of each client, if this step differs.
     pub count: Option<u64>,
     /// Size of each object, if this step differs.
-    pub size: Option<Size>,
+    pub size: Option<ObjectSize>,
     /// The set of objects that it works on: steps that name none share one.
     pub set: Option<String>,
     /// Operations that a client begins in a second, whether the ones before have ended or not.
@@ -110,7 +110,7 @@ pub(super) struct Entry {
     #[serde(default)]
     objects: Option<Spanned<u64>>,
     #[serde(default)]
-    size: Option<Size>,
+    size: Option<ObjectSize>,
     #[serde(default)]
     set: Option<Spanned<String>>,
     #[serde(default)]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 use toml::Spanned;
 
 /// The parameters; what is not set is none.
@@ -47,7 +47,7 @@ pub struct Setting {
     /// Objects of each client.
     pub objects: Option<u64>,
     /// Size of each object, as `256kB` (decimal) or `4KiB`.
-    pub size: Option<Size>,
+    pub size: Option<ObjectSize>,
     /// Requests of a client at once; as many as it has objects if not set.
     pub threads: Option<u64>,
     /// `at-once`, or `spread` over one second.
@@ -216,7 +216,7 @@ pub(super) fn words(value: &toml::Value) -> String {
 }
 
 /// As papers write sizes: decimal where that is whole, else binary.
-pub(super) fn size_label(size: Size) -> String {
+pub(super) fn size_label(size: ObjectSize) -> String {
     let units: [(&str, u64); 6] = [
         ("GB", 1_000_000_000),
         ("MB", 1_000_000),

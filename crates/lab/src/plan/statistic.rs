@@ -32,7 +32,7 @@ use std::path::Path;
 
 use skerry_bench::sample::{Sample, read_csv};
 use skerry_scenario::topology::Topology;
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 
 use crate::result::{Cell, FLOWING, LabResult, OK, PaperRow, Phase};
 
@@ -344,7 +344,7 @@ fn imbalance(phase: &Phase) -> Option<f64> {
 fn growth(cells: &[&Cell], label: &str, name: &str) -> Option<Value> {
     let at = |cell: &&Cell| {
         let text = cell.labels.get(label)?;
-        let size = || text.parse::<Size>().ok().map(|size| size.0 as f64);
+        let size = || text.parse::<ObjectSize>().ok().map(|size| size.0 as f64);
         let along = text.parse::<f64>().ok().or_else(size)?;
         Some((along, phase(cell, name)?.summary.mean))
     };

@@ -11,7 +11,7 @@ use skerry_bench::from_workload;
 use skerry_bench::plan::{self, Connections, Keys, Order, Plan, Shape, SizeRange};
 use skerry_bench::sample::{Sample, read_csv};
 use skerry_bench::target::Operation;
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 
 use super::apart::Apart;
 use super::caches::drop_caches;
@@ -467,7 +467,7 @@ pub(super) fn bench_phase(
         connections,
         buckets: vec![bucket],
         keys: Keys { count: objects, prefix, order: Order::Sequential, ..Keys::default() },
-        sizes: vec![SizeRange { bytes: Size(bytes), to: None, weight: 1, shape: Shape::Uniform }],
+        sizes: vec![SizeRange { bytes: ObjectSize(bytes), to: None, weight: 1, shape: Shape::Uniform }],
         timeout_seconds: setting.operation_timeout_s.unwrap_or(OPERATION_S) as f64,
         list_all: operation == Operation::List,
         ..plan::Phase::new(phase.name.clone(), operation)

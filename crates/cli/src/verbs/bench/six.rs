@@ -14,7 +14,7 @@ use skerry_bench::sample::Sample;
 use skerry_bench::six::{HEADER, Line, SWEEP, Six};
 use skerry_bench::summary::Interval;
 use skerry_bench::target::{CONNECT, Operation};
-use skerry_scenario::workload_size::Size;
+use skerry_scenario::workload_size::ObjectSize;
 
 use super::aim::Aim;
 use super::flow::Flow;
@@ -32,7 +32,7 @@ pub(crate) struct SixSteps {
     number: u64,
     /// Their size, such as 512, 64kB, 1MB (10^6) or 1MiB (2^20); several are run one after the other
     #[arg(long, short = 's', value_name = "SIZE", default_value = "1MiB", value_delimiter = ',')]
-    size: Vec<Size>,
+    size: Vec<ObjectSize>,
     /// The sizes of the paper: 512 B to 8 MiB, doubling
     #[arg(long, conflicts_with = "size")]
     sweep: bool,
@@ -69,7 +69,7 @@ impl SixSteps {
             if self.sweep { SWEEP.to_vec() } else { self.size.iter().map(|size| size.0).collect() };
         self.plan_for(*sizes.first().unwrap_or(&0), &globals).check().map_err(Failure::usage)?;
         let target = self.aim.target(&globals)?;
-        let shown: Vec<String> = sizes.iter().map(|size| Size(*size).to_string()).collect();
+        let shown: Vec<String> = sizes.iter().map(|size| ObjectSize(*size).to_string()).collect();
         let (objects, place) = (words::count(self.number, "object"), target.describe());
         let what = format!(
             "run the six steps with {objects} of {}, {} for each size, in the bucket {} of {place}",
@@ -238,7 +238,7 @@ fn summarise(table: &[Runs]) {
                 line.seconds.get(step).map_or(0.0, |seconds| bits / seconds.max(1e-9) / 1e6)
             })
         };
-        let mut row = vec![Size(runs.size).to_string()];
+        let mut row = vec![ObjectSize(runs.size).to_string()];
         row.extend((0..6).map(|number| report::interval(step(number), 1e3, 2)));
         row.extend([1, 3].map(|number| report::interval(megabits(number), 1.0, 1)));
         rows.push(row);
