@@ -124,8 +124,7 @@ fn print(answers: &[Answered<'_>]) {
         output::note(&note);
     }
     for report in answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()) {
-        notes::note_storage(report);
-        notes::note_standing(report);
+        notes::of(report).for_each(|note| output::note(&note));
     }
     for note in losses(answers) {
         output::note(&note);
