@@ -1,7 +1,7 @@
 //! The way of the design for 10,000 sites: bunches of landmarks, computed for all sites by the code that draws them, searches
-//! walked over the bunches as `crates/federation/examples/areas` does, and one real landmark filled until it holds what the busiest must.
+//! walked over the bunches as `crates/sim/examples/areas` does, and one real landmark filled until it holds what the busiest must.
 //!
-//! Why not ten thousand machines: each has a view of all others, 10⁸ entries together. `crates/federation/tests/areas` shows that machines
+//! Why not ten thousand machines: each has a view of all others, 10⁸ entries together. `crates/sim/tests/areas` shows that machines
 //! take exactly the times that are computed from the bunches.
 //!
 //! Counted: questions, answers, publications by their fields. Not counted here: liveness and coordinates, which are the production machine's.

@@ -1,5 +1,5 @@
 //! Where the sites are: seven towns in a plane, streets at right angles, an access link each. Metric, as in the proof of areas
-//! (`crates/federation/examples/areas/matrix.rs`), so that stretch means the system and not a violated triangle.
+//! (`crates/sim/examples/areas/matrix.rs`), so that stretch means the system and not a violated triangle.
 
 use std::time::Duration;
 

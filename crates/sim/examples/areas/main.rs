@@ -1,4 +1,4 @@
-//! `cargo run --release -p skerry-federation --example areas -- N SEED KIND [K]`: the figures of docs/areas.md.
+//! `cargo run --release -p skerry-sim --example areas -- N SEED KIND [K]`: the figures of docs/areas.md.
 //!
 //! Kinds: metric, graph, random, testbed, king, planetlab, metered. On metric ones the bound is asserted for every
 //! ordered pair; on the others its distribution is printed and the worst pairs are named with the triangle that is
