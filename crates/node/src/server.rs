@@ -267,7 +267,7 @@ impl Core {
         let pins = Pins::resume(&store.view()).map_err(|error| unread(&directory, &error))?;
         let following = Following::resume(&store.view()).map_err(|error| unread(&directory, &error))?;
         let clones = Clones::resume(trust.identity.public().node(), &store.view());
-        let kept = (pins, following, clones.map_err(|error| unread(&directory, &error))?);
+        let clones = clones.map_err(|error| unread(&directory, &error))?;
         let seat = nodes::Start {
             member: trust.statement.site,
             seated: trust.seated(),
@@ -278,8 +278,8 @@ impl Core {
             place: &directory,
         };
         let (nodes, view) = nodes::start(seat).await.map_err(NodesError)?;
-        let mut site =
-            new_site((&trust, config), store, peers, drive, &remembered, (book, kept, nodes, rooms))?;
+        let parts = Parts { store, peers, drive, book, pins, following, clones, nodes, rooms };
+        let mut site = new_site(&trust, config, &remembered, parts)?;
         site.md5 = options.md5.map_or(site.md5, Arc::new);
         let site = Arc::new(site);
         let bounds = telemetry::room::watch(&mut registry, &site, rooms.memory);
@@ -428,14 +428,26 @@ impl Core {
     }
 }
 
-fn new_site(
-    (trust, config): (&SiteTrust, &Config),
+/// What of a site is opened or taken up again before there is one.
+struct Parts {
     store: Arc<Store>,
     peers: Arc<Peers>,
     drive: Drive,
+    book: Book,
+    pins: Pins,
+    following: Following,
+    clones: Clones,
+    nodes: Nodes,
+    rooms: Rooms,
+}
+
+fn new_site(
+    trust: &SiteTrust,
+    config: &Config,
     remembered: &Remembered,
-    (book, (pins, following, clones), nodes, rooms): (Book, (Pins, Following, Clones), Nodes, Rooms),
+    parts: Parts,
 ) -> Result<Site, StartError> {
+    let Parts { store, peers, drive, book, pins, following, clones, nodes, rooms } = parts;
     let clock = peers.clock();
     let system = system_bucket(&admission::federation_id(&trust.root));
     let incarnation = entropy::number().map_err(TrustError::from)?;

@@ -304,6 +304,25 @@ pub fn settings(draw: &mut Draw) -> Settings {
     }
 }
 
+/// How a process starts.
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    /// Drawn anew for each life.
+    pub incarnation: u64,
+    /// Of its machine's chance.
+    pub seed: u64,
+    /// Whether it takes and gives records with the news of them.
+    pub fresh: bool,
+    /// Whether it begins anew in buckets of which its journal lost something.
+    pub mends: bool,
+    /// Levels of landmarks whatever the number of sites.
+    pub levels: Option<u8>,
+    /// The words that it uses.
+    pub dialect: u8,
+    /// Whether it asks landmarks all at once.
+    pub at_once: bool,
+}
+
 impl Site {
     /// A site with an empty disk.
     pub fn new(wall: WallClock, disk: SimDisk, draw: &mut Draw) -> Self {
@@ -314,12 +333,11 @@ impl Site {
     /// Opens the store and starts the process, as the node does at its start.
     pub fn start(
         &mut self,
-        incarnation: u64,
         settings: Settings,
-        (seed, fresh, mends): (u64, bool, bool),
         system: BucketId,
-        (levels, dialect, at_once): (Option<u8>, u8, bool),
+        start: Start,
     ) -> Result<(u64, Recovery), StorageError> {
+        let Start { incarnation, seed, fresh, mends, levels, dialect, at_once } = start;
         let (store, recovery) = Store::open(Arc::new(self.disk.clone()), Arc::new(SpaceReducer), settings)?;
         let unreadable = |error: skerry_model::space::SpaceError| StorageError::Index(error.to_string());
         let life = ledger::number(&store.view(), LIFE).map_err(unreadable)? + 1;

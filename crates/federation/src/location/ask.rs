@@ -37,6 +37,19 @@ pub(super) struct Known {
     pub(super) unheard: Option<BTreeSet<SiteId>>,
 }
 
+/// A question that is to be asked.
+pub(super) struct Search {
+    pub(super) ticket: Ticket,
+    pub(super) bucket: BucketId,
+    /// What the nearest member is to give.
+    pub(super) wanted: Option<Bytes>,
+    /// Who is asked, and how long after the question.
+    pub(super) plan: Vec<(Duration, SiteId)>,
+    pub(super) known: Known,
+    /// This site knows of every member, or is one.
+    pub(super) knows_all: bool,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Reply {
     No,
@@ -204,14 +217,8 @@ impl Questions {
         self.open.values().any(|question| question.wire == wire && question.bucket == bucket)
     }
 
-    /// `here`: this site knows of every member, or is one.
-    pub(super) fn open(
-        &mut self,
-        (ticket, bucket): (Ticket, BucketId),
-        (wanted, plan): (Option<Bytes>, Vec<(Duration, SiteId)>),
-        (known, here): (Known, bool),
-        cx: &mut Context<'_>,
-    ) {
+    pub(super) fn open(&mut self, search: Search, cx: &mut Context<'_>) {
+        let Search { ticket, bucket, wanted, plan, known, knows_all } = search;
         if self.open.len() >= limits::QUESTIONS && known.reachable.is_empty() {
             cx.stats.located += 1;
             cx.out.push(Output::Located { ticket, answer: Answer::NotYetKnown });
@@ -220,7 +227,8 @@ impl Questions {
         let asked =
             |(wait, site)| (site, Asked { due: cx.now.after(wait), tries: 0, reply: None, passed_on: None });
         let mut asked: BTreeMap<SiteId, Asked> = plan.into_iter().map(asked).collect();
-        let is_enough = wanted.is_none() || here || self.sought.is_known(bucket, &known.reachable, cx.now);
+        let is_enough =
+            wanted.is_none() || knows_all || self.sought.is_known(bucket, &known.reachable, cx.now);
         let nearest = known.reachable.first().copied().filter(|_| !is_enough);
         if let Some(nearest) = nearest {
             let at_once = Asked { due: cx.now, tries: 0, reply: None, passed_on: None };

@@ -33,7 +33,7 @@ mod untold;
 
 pub(crate) use answer::Question;
 use answer::Waiting;
-use ask::Questions;
+use ask::{Questions, Search};
 use census::Census;
 use given::Given;
 use landmarks::Landmarks;
@@ -273,9 +273,9 @@ impl Location {
         cx: &mut Context<'_>,
     ) {
         let known = self.known(bucket, cx);
-        let here = self.is_member(bucket) || cx.peers.one_level() || cx.peers.view().is_top();
+        let knows_all = self.is_member(bucket) || cx.peers.one_level() || cx.peers.view().is_top();
         let plan = Landmarks::of(cx.peers).waves(cx.peers, self.waves);
-        self.questions.open((ticket, bucket), (wanted, plan), (known, here), cx);
+        self.questions.open(Search { ticket, bucket, wanted, plan, known, knows_all }, cx);
     }
 
     /// A site that was named says that it is no member.

@@ -7,7 +7,7 @@ use super::{Death, Event, World};
 use crate::canary::Canary;
 use crate::checkers::Violation;
 use crate::environment::Class;
-use crate::site::{self, lock};
+use crate::site::{self, Start, lock};
 use crate::standing::Standing;
 use crate::trace::Who;
 use skerry_scenario::clock::{millis, seconds};
@@ -99,14 +99,20 @@ impl World {
         let falls = !self.resting && shaky && self.draw.below(10) == 0;
         let calls = self.draw.below(120);
         let finding = &self.environment.finding;
-        let finding = (finding.levels, finding.dialect(site), finding.at_once);
-        let fresh = self.environment.fresh.get(site).copied().unwrap_or(true);
-        let mends = self.environment.canary != Some(Canary::UnmendedDamage);
+        let start = Start {
+            incarnation,
+            seed,
+            fresh: self.environment.fresh.get(site).copied().unwrap_or(true),
+            mends: self.environment.canary != Some(Canary::UnmendedDamage),
+            levels: finding.levels,
+            dialect: finding.dialect(site),
+            at_once: finding.at_once,
+        };
         let Some(place) = self.sites.get_mut(site) else { return };
         if falls {
             place.disk.set_fuse(calls);
         }
-        let started = place.start(incarnation, settings, (seed, fresh, mends), system, finding);
+        let started = place.start(settings, system, start);
         if falls {
             place.disk.clear_fuse();
         }

@@ -92,8 +92,8 @@ impl Store {
         let durable_at_open = opened.applied.map_or(0, |applied| applied.mark);
         let marked = opened.marked;
         let index = opened.index.clone();
-        let store = assemble(disk, reducer, settings, salt, index, space, replayed, durable_at_open, lock)
-            .map_err(|error| unreadable(&opened, &mut journal, error))?;
+        let parts = Parts { disk, reducer, settings, salt, index, space, replayed, durable_at_open, lock };
+        let store = assemble(parts).map_err(|error| unreadable(&opened, &mut journal, error))?;
         recovery.lsn = store.lsn();
         store.doubt(&recovery.rotten)?;
         if marked {
@@ -127,8 +127,8 @@ fn unreadable(opened: &Opened, journal: &mut Journal<'_>, error: StorageError) -
     ))
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of a store, put together once")]
-fn assemble(
+/// What a store is put together from once its index is up.
+struct Parts {
     disk: Arc<dyn Disk>,
     reducer: Arc<dyn Reducer>,
     settings: Settings,
@@ -138,7 +138,10 @@ fn assemble(
     replayed: Replayed,
     durable_at_open: u64,
     lock: crate::disk::Lock,
-) -> Result<Store, StorageError> {
+}
+
+fn assemble(parts: Parts) -> Result<Store, StorageError> {
+    let Parts { disk, reducer, settings, salt, index, space, replayed, durable_at_open, lock } = parts;
     let mut unwritable = unwritable::noted(&*disk, Area::Journal);
     unwritable.extend(&replayed.unwritable);
     let writer = Writer::resume(&disk, salt, settings.journal_segment_bytes, &replayed.walked, &unwritable)?;
