@@ -128,9 +128,6 @@ pub(crate) struct Set {
     /// The area that its payload moves to: copies there first, then those elsewhere are let go of; `all` for everywhere
     #[arg(long, value_name = "AREA", value_parser = words::said)]
     lives_in: Option<String>,
-    /// What members take along: `records`, nothing else yet; for bodies see --copies and `bucket pin`
-    #[arg(long, value_name = "WHAT", value_parser = follow)]
-    follow: Option<String>,
     /// Sites where its payload may lie, cached copies too, separated by commas; `all` for everywhere
     #[arg(long, value_name = "SITES", value_delimiter = ',', value_parser = words::said)]
     residency: Option<Vec<String>>,
@@ -160,16 +157,6 @@ enum Versioning {
     Enabled,
     /// Keep those there are, replace the newest
     Suspended,
-}
-
-/// What members take along. The admin face knows more words than a site carries out, so they are refused before it is asked.
-fn follow(text: &str) -> Result<String, String> {
-    let why = match text {
-        "records" => return Ok(text.to_owned()),
-        "small" | "all" => "is not carried out yet: members take records only",
-        _ => "is nothing that members take along",
-    };
-    Err(format!("`{text}` {why}; say records, and have bodies kept with --copies or `skerry bucket pin`"))
 }
 
 /// The word of a value, as the admin face has it.
@@ -328,14 +315,14 @@ impl Set {
             copies,
             copies_in,
             lives_in: self.lives_in,
-            follow: self.follow,
             residency: self.residency.map(|names| if names == ["all"] { Vec::new() } else { names }),
             miss: self.miss.and_then(word),
             join: self.join.and_then(word),
+            ..BucketPatch::default()
         };
         if patch == BucketPatch::default() {
             return Err(Failure::usage(
-                "set what? Name at least one of --versioning, --ack-scope, --copies, --lives-in, --follow, --residency, --miss, --join",
+                "set what? Name at least one of --versioning, --ack-scope, --copies, --lives-in, --residency, --miss, --join",
             ));
         }
         skerry_node::check_settings(&patch).map_err(Failure::usage)?;
@@ -512,7 +499,7 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{follow, sites_of, too_few};
+    use super::{sites_of, too_few};
 
     #[test]
     fn what_cannot_come_about_is_seen() {
@@ -522,15 +509,5 @@ mod tests {
         }
         assert!(too_few(3, 1).is_some_and(|few| few.contains("3 copies") && few.contains("1 site:")));
         assert_eq!((too_few(3, 0), too_few(3, 3)), (None, None), "no residency, or enough");
-    }
-
-    #[test]
-    fn what_no_site_carries_out_is_refused_before_one_is_asked() {
-        assert_eq!(follow("records"), Ok("records".into()));
-        for word in ["small", "all"] {
-            let refused = follow(word).err().unwrap_or_default();
-            assert!(refused.contains(word) && refused.contains("not carried out yet"), "{refused}");
-        }
-        assert!(follow("everything").is_err_and(|refused| refused.contains("say records")));
     }
 }
