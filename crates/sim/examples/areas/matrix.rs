@@ -10,6 +10,10 @@
 
 use core::time::Duration;
 
+use skerry_sim::scale::sea::{self, normal};
+
+pub(crate) use skerry_sim::scale::sea::mix;
+
 /// What a matrix is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -50,25 +54,9 @@ impl Kind {
     }
 }
 
-/// Whole numbers below 2⁶⁴ that follow from the seed and the names alone.
-pub(crate) fn mix(seed: u64, one: u64, other: u64) -> u64 {
-    let mut x = seed ^ one.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ other.wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
-    for _ in 0..2 {
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^= x >> 31;
-    }
-    x
-}
-
 /// In 0..1.
-pub(crate) fn fraction(seed: u64, one: u64, other: u64) -> f64 {
-    (mix(seed, one, other) >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// Normal, by the sum of twelve.
-fn normal(seed: u64, one: u64, other: u64) -> f64 {
-    (0..12).map(|turn| fraction(seed.wrapping_add(turn * 7919), one, other)).sum::<f64>() - 6.0
+fn fraction(seed: u64, one: u64, other: u64) -> f64 {
+    sea::fraction(mix(seed, one, other))
 }
 
 /// Where a site is, in microseconds of round trip.

@@ -30,7 +30,7 @@ pub fn fraction(number: u64) -> f64 {
 }
 
 /// Normal, by the sum of twelve.
-fn normal(seed: u64, one: u64, other: u64) -> f64 {
+pub fn normal(seed: u64, one: u64, other: u64) -> f64 {
     (0..12).map(|turn| fraction(mix(seed.wrapping_add(turn * 7919), one, other))).sum::<f64>() - 6.0
 }
 
