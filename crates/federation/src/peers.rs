@@ -385,7 +385,7 @@ impl Peers {
     }
 
     /// Of these holders the one by way of which an answer reaches the asker first, and the nearest one if that is
-    /// another: see [`crate::areas::landmark`].
+    /// another: see docs/areas.md.
     pub(crate) fn on_the_way(&self, holders: &[SiteId], asker: SiteId) -> Vec<SiteId> {
         let distances = self.view.distances();
         let way = |site: &SiteId| (self.rtt(*site) + distances.onward(*site, (asker, None)), *site);

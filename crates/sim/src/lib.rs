@@ -7,6 +7,7 @@
 //! Invariants: one thread, virtual time only, every draw from the seed, no iteration in an order that
 //! depends on a hash; two runs of a seed tell the same story to the byte.
 
+pub mod areas;
 pub mod arrivals;
 pub mod canary;
 pub mod checkers;

@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use skerry_base::{BucketId, Instant};
 use skerry_federation::areas::bunch::Bunch;
-use skerry_federation::areas::landmark::term;
 use skerry_federation::areas::level::{self, Draw};
-use skerry_federation::areas::{Areas, Config, Entry, Input, Landmark, Membership, Message, Publish};
+use skerry_federation::areas::{Entry, Landmark};
 
 use super::bill::{self, Bill, System, Traffic};
 use super::sea::{Sea, mix, number, site_id};
 use super::world::Find;
 use super::{CARRIER, Setting};
+use crate::areas::landmark::term;
+use crate::areas::{Areas, Config, Input, Membership, Message, Publish};
 
 /// Searches that are walked.
 const WALKS: u64 = 20_000;

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use skerry_federation::areas::ask::{Found, Mode};
-use skerry_federation::areas::{Input, limits};
+use skerry_sim::areas::Input;
+use skerry_sim::areas::ask::{Found, Mode};
 
 use crate::matrix::{Kind, Matrix, mix};
 use crate::proof::{self, Looker, id};
@@ -88,7 +88,7 @@ fn a_silent_holder_gives_way_to_the_next() {
     let end = world.find(30, bucket(1), Mode::Waves);
     let Found::Silent(sites) = end.found else { unreachable!("{end:?}") };
     assert!(sites.iter().all(|site| [HOLDER, 9, 17].map(id).contains(site)));
-    assert!(end.after <= limits::FIND_TIMEOUT + Duration::from_millis(10));
+    assert!(end.after <= skerry_sim::areas::limits::FIND_TIMEOUT + Duration::from_millis(10));
 }
 
 #[test]
@@ -154,12 +154,12 @@ fn a_former_landmark_forgets_after_the_transition() {
     let told: Vec<usize> = (0..60).filter(|site| *site != HOLDER && !top(&world, *site)).collect();
     let holds = |world: &World, site: usize| world.machines[site].table().holders(bucket(1)).next().is_some();
     let former = told.into_iter().find(|site| holds(&world, *site)).unwrap();
-    for _ in 0..limits::SAMPLES {
+    for _ in 0..skerry_federation::areas::limits::SAMPLES {
         world.give(HOLDER, Input::Measured(id(former), Duration::from_secs(2)));
     }
     world.run(Duration::from_secs(10));
     assert!(holds(&world, former), "old and new are told for a while");
-    world.run(limits::TRANSITION + Duration::from_secs(30));
+    world.run(skerry_federation::areas::limits::TRANSITION + Duration::from_secs(30));
     assert!(!holds(&world, former));
     assert!(world.machines[former].table().cluster().all(|site| site != id(HOLDER)));
 }
@@ -168,21 +168,21 @@ fn a_former_landmark_forgets_after_the_transition() {
 fn strangers_and_nonsense_are_refused() {
     let mut world = world(16, 1);
     let from = skerry_base::SiteId([0xEE; 16]);
-    world.give(0, Input::Message(from, skerry_federation::areas::Message::Cancel { ticket: 1 }));
+    world.give(0, Input::Message(from, skerry_sim::areas::Message::Cancel { ticket: 1 }));
     assert_eq!(world.refused, 1);
     // Every kind of message, from a known site, about things that never were.
     for turn in 0..200u64 {
         let site = id((1 + mix(turn, 1, 2) % 15) as usize);
         let ticket = mix(turn, 2, 2) % 50;
         let message = match turn % 5 {
-            0 => skerry_federation::areas::Message::Published { ticket, life: 9, digest: turn },
-            1 => skerry_federation::areas::Message::NotMember { bucket: bucket(1) },
-            2 => skerry_federation::areas::Message::PassOn { ticket, bucket: bucket(2), asker: id(0) },
-            3 => skerry_federation::areas::Message::Cancel { ticket },
-            _ => skerry_federation::areas::Message::Answer {
+            0 => skerry_sim::areas::Message::Published { ticket, life: 9, digest: turn },
+            1 => skerry_sim::areas::Message::NotMember { bucket: bucket(1) },
+            2 => skerry_sim::areas::Message::PassOn { ticket, bucket: bucket(2), asker: id(0) },
+            3 => skerry_sim::areas::Message::Cancel { ticket },
+            _ => skerry_sim::areas::Message::Answer {
                 ticket,
                 bucket: bucket(1),
-                said: skerry_federation::areas::Said::PassedOn(vec![id(5); 90]),
+                said: skerry_sim::areas::Said::PassedOn(vec![id(5); 90]),
             },
         };
         world.give(0, Input::Message(site, message));

@@ -4,8 +4,9 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use skerry_base::{BucketId, Instant};
-use skerry_federation::areas::ask::{Found, Mode};
-use skerry_federation::areas::{Areas, Config, Entry, Input, Message, Output};
+use skerry_federation::areas::Entry;
+use skerry_sim::areas::ask::{Found, Mode};
+use skerry_sim::areas::{Areas, Config, Input, Message, Output};
 
 use crate::matrix::Matrix;
 use crate::proof::{id, index};

@@ -12,9 +12,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use skerry_base::{BucketId, Instant, SiteId};
+use skerry_federation::areas::{Coordinate, Landmark};
 
-use super::bunch::Landmark;
-use super::coordinate::Coordinate;
 use super::limits;
 use super::message::{Message, Said};
 

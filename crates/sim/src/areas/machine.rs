@@ -8,21 +8,20 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use skerry_base::{BucketId, Instant, SiteId};
+use skerry_federation::areas::{Coordinate, Entry, Turn, View};
 
 use super::ask::{Found, Mode, Question};
-use super::coordinate::Coordinate;
 use super::landmark::{self, Around, Table};
 use super::limits;
 use super::message::{Message, Publish, Said};
 use super::publish::Publisher;
-use super::view::{Entry, Turn, View};
 
 /// What a site is.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// Itself.
     pub site: SiteId,
-    /// What it can carry; see [`super::level::weigh`].
+    /// What it can carry; see [`skerry_federation::areas::level::weigh`].
     pub weight: u8,
     /// Of the federation: the same everywhere, for ever.
     pub seed: [u8; 32],

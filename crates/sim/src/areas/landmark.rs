@@ -14,9 +14,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use skerry_base::{BucketId, Instant, SiteId};
+use skerry_federation::areas::Coordinate;
+use skerry_federation::areas::distance::Distances;
 
-use super::coordinate::Coordinate;
-use super::distance::Distances;
 use super::limits;
 use super::message::{Message, Publish, Said};
 

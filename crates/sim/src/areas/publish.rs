@@ -12,8 +12,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use skerry_base::{BucketId, Instant, SiteId};
+use skerry_federation::areas::Landmark;
 
-use super::bunch::Landmark;
 use super::landmark::term;
 use super::limits;
 use super::message::{Membership, Message, Publish};

@@ -1,12 +1,12 @@
 //! What sites say to each other about who holds what. Shapes only, for the proof in the simulator: what goes over
-//! wires is [`crate::location`]'s.
+//! wires is said by `skerry_federation::Message`.
 //!
 //! Every message fits one datagram; none needs a session.
 
 use serde::{Deserialize, Serialize};
 use skerry_base::{BucketId, SiteId};
 
-use super::coordinate::Coordinate;
+use skerry_federation::areas::Coordinate;
 
 /// One bucket of a publisher: in one life the highest version is true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
