@@ -12,7 +12,7 @@ use super::pairs::{MISSED, STEPS, Sorted};
 use super::phase::{Stand, Subject};
 use super::tally::{Tally, Trial};
 use crate::plan::{Action, PlannedCell, Scenario};
-use crate::result::{Cell, Durability, OK, Phase};
+use crate::result::{Cell, OK, Phase};
 
 /// What cells of one network share.
 pub(super) struct Shared<'a> {
@@ -136,13 +136,7 @@ fn blank(shared: &Shared<'_>, planned: &PlannedCell, stand: &Stand<'_>) -> Cell 
         sites: stand.sites.to_vec(),
         rtt_ms: rtt_ms(shared.topology),
         topology: shared.text.to_owned(),
-        durability: Durability {
-            acknowledged: promised.acknowledged,
-            copies: promised.copies,
-            code: promised.code,
-            synced: promised.synced,
-            later: promised.note,
-        },
+        durability: promised.into(),
         ..Cell::default()
     }
 }

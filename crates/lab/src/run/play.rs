@@ -19,7 +19,7 @@ use super::watch::Watch;
 use crate::plan::network::{self, Matrix};
 use crate::plan::setting::Demand;
 use crate::plan::{PlannedCell, Scale, Scenario, statistic};
-use crate::result::{Durability, LabResult, OK, VERSION};
+use crate::result::{LabResult, OK, VERSION};
 use crate::systems::{self, Running, SystemFile};
 
 /// Load above which figures are doubtful, per processor, before the run itself begins.
@@ -100,13 +100,7 @@ fn blank(scenario: &Scenario, options: &Options, started: &str) -> LabResult {
         seed: options.seed,
         topology: String::new(),
         command: options.command.clone(),
-        durability: Durability {
-            acknowledged: promised.acknowledged,
-            copies: promised.copies,
-            code: promised.code,
-            synced: promised.synced,
-            later: promised.note,
-        },
+        durability: promised.into(),
         cannot_reproduce: scenario.cannot_reproduce.clone(),
         status: OK.into(),
         warnings,

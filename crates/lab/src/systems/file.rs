@@ -81,6 +81,18 @@ pub struct Durability {
     pub note: String,
 }
 
+impl From<Durability> for crate::result::Durability {
+    fn from(promised: Durability) -> Self {
+        Self {
+            acknowledged: promised.acknowledged,
+            copies: promised.copies,
+            code: promised.code,
+            synced: promised.synced,
+            later: promised.note,
+        }
+    }
+}
+
 fn replication() -> String {
     "replication".into()
 }
