@@ -92,11 +92,9 @@ async fn a_forwarded_condition_knows_of_the_delete_before_it() {
     world.stop().await;
 }
 
-/// A client that writes where nothing may lie, one write after the other: the first goes to one site, the second to another.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_of_one_client_that_go_to_several_sites_are_no_conflict() {
-    let world = TestWorld::new(3).await;
-    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+/// The first site, where nothing of the bucket may lie, has had the second keep its write; then it is linked to the third
+/// only, which has not heard of it.
+async fn written_at_the_second_only(world: &TestWorld, [one, two, three]: [&TestSite; 3]) {
     two.create_bucket("photos").await.unwrap();
     follows(three).await;
     let there = Some(vec!["site-2".into(), "site-3".into()]);
@@ -106,7 +104,7 @@ async fn writes_of_one_client_that_go_to_several_sites_are_no_conflict() {
         one.site().bucket("photos").await.unwrap().is_some_and(|bucket| !bucket.may_lie_at(one.id()))
     };
     one.until("the binding is known", knows).await;
-    spent(&world, true).await;
+    spent(world, true).await;
     three.cut(true).await;
     one.until("the cut is seen", || async { !one.site().linked(three.id()) }).await;
     one.put("photos", "k", "1").await.unwrap();
@@ -114,6 +112,14 @@ async fn writes_of_one_client_that_go_to_several_sites_are_no_conflict() {
     three.cut(false).await;
     world.until_linked(one, three).await;
     one.until("the cut is seen", || async { !one.site().linked(two.id()) }).await;
+}
+
+/// A client that writes where nothing may lie, one write after the other: the first goes to one site, the second to another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_of_one_client_that_go_to_several_sites_are_no_conflict() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    written_at_the_second_only(&world, [one, two, three]).await;
     one.put("photos", "k", "2").await.unwrap();
     two.cut(false).await;
     for site in &world.sites {
@@ -128,23 +134,7 @@ async fn writes_of_one_client_that_go_to_several_sites_are_no_conflict() {
 async fn a_forwarded_write_is_not_denied_by_a_member_that_has_not_heard_of_it() {
     let world = TestWorld::new(3).await;
     let [one, two, three] = &world.sites[..] else { panic!("three sites") };
-    two.create_bucket("photos").await.unwrap();
-    follows(three).await;
-    let there = Some(vec!["site-2".into(), "site-3".into()]);
-    let bound = BucketPatch { residency: there, join: Some("manual".into()), ..BucketPatch::default() };
-    two.services().admin.update_bucket("photos", bound).await.unwrap();
-    let knows = || async {
-        one.site().bucket("photos").await.unwrap().is_some_and(|bucket| !bucket.may_lie_at(one.id()))
-    };
-    one.until("the binding is known", knows).await;
-    spent(&world, true).await;
-    three.cut(true).await;
-    one.until("the cut is seen", || async { !one.site().linked(three.id()) }).await;
-    one.put("photos", "k", "1").await.unwrap();
-    two.cut(true).await;
-    three.cut(false).await;
-    world.until_linked(one, three).await;
-    one.until("the cut is seen", || async { !one.site().linked(two.id()) }).await;
+    written_at_the_second_only(&world, [one, two, three]).await;
     assert_eq!(three.get("photos", "k").await.unwrap_err().kind(), ErrorKind::NoSuchKey, "it has not heard");
     let request = GetObject {
         bucket: "photos".into(),
