@@ -117,6 +117,11 @@ pub enum HomeRefusal {
         "the home is a node of a site of several, whose nodes give it to one of them by themselves when it is gone; to name another site in the place of a lost one expel all nodes of its site first, and give {0} as the lost one"
     )]
     Kept(SiteId),
+    /// No epoch follows that of the home.
+    #[error(
+        "the epoch of the home is the last there is: a damaged or hostile document says so, and no other home can follow"
+    )]
+    LastEpoch,
     /// The tables could not be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
@@ -288,7 +293,8 @@ pub fn hand_over(
         return Ok(None);
     }
     let seen = Seen::of(&space::vector(view, bucket)?);
-    let (site, epoch, cause) = (to, home.epoch.saturating_add(1), HomeCause::Moved);
+    let epoch = home.epoch.checked_add(1).ok_or(HomeRefusal::LastEpoch)?;
+    let (site, cause) = (to, HomeCause::Moved);
     Ok(Some(Named::fitted(view, system, HomeDocument { site, epoch, seen, cause, ..home }, wall)?))
 }
 
@@ -351,7 +357,8 @@ pub fn replace_home(
         }
     }
     let seen = Seen::of(&seen);
-    let epoch = known.as_ref().map_or(FIRST_EPOCH, |home| home.epoch.saturating_add(1));
+    let before = known.as_ref().map_or(FIRST_EPOCH - 1, |home| home.epoch);
+    let epoch = before.checked_add(1).ok_or(HomeRefusal::LastEpoch)?;
     let unique = known.is_some_and(|home| home.unique);
     let cause = HomeCause::Replaced(lost);
     Ok(Named::fitted(view, system, HomeDocument { bucket, site: to, epoch, unique, seen, cause }, wall)?)

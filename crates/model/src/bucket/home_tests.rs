@@ -141,6 +141,21 @@ fn a_home_that_handed_over_decides_nothing_and_its_successor_waits_for_what_it_h
     );
 }
 
+/// A second home of one epoch would decide beside the first.
+#[test]
+fn a_home_of_the_last_epoch_there_is_stays_the_home() {
+    let (mut oslo, mut bergen) = two();
+    let bucket = oslo.create("photos", "ann");
+    let last = HomeDocument { epoch: u64::MAX, ..HomeDocument::first(bucket, OSLO, false) };
+    oslo.name(Named::new(last.clone(), WallTime(2)));
+    assert!(matches!(oslo.hand(bucket, BERGEN), Err(HomeRefusal::LastEpoch)));
+    assert_eq!(oslo.stands(bucket), Standing::Decides(u64::MAX));
+    oslo.name(Named::new(HomeDocument { site: BERGEN, ..last }, WallTime(3)));
+    assert!(matches!(oslo.replace(bucket, OSLO, BERGEN), Err(HomeRefusal::LastEpoch)));
+    exchange(&mut oslo, &mut bergen, &[bucket]);
+    assert_eq!(oslo.stands(bucket), Standing::Elsewhere(BERGEN));
+}
+
 #[test]
 fn a_lost_home_is_replaced_by_the_register_alone() {
     let (mut oslo, mut bergen) = two();

@@ -197,7 +197,7 @@ impl Known {
     /// another site may have decided alone.
     fn inherits(&self, nodes: &BTreeSet<SiteId>) -> bool {
         let gives = |said: &TenureDocument| {
-            said.epoch + 1 == self.home.epoch
+            said.epoch.checked_add(1) == Some(self.home.epoch)
                 && said.heir == Some(self.home.site)
                 && nodes.contains(&said.site)
                 && nodes.contains(&self.home.site)
@@ -274,11 +274,11 @@ impl Known {
     }
 
     /// The home that follows once a tenure with an heir was durable at all holders of one view; none if it was named
-    /// already. `seen` is what it waits for: see [`awaited`].
+    /// already, or no epoch is left. `seen` is what it waits for: see [`awaited`].
     pub fn successor(&self, passed: &TenureDocument, seen: Seen) -> Option<HomeDocument> {
         let is_of_now = passed.epoch == self.home.epoch && passed.site == self.home.site;
         let site = passed.heir.filter(|_| is_of_now)?;
-        let (epoch, cause) = (self.home.epoch + 1, HomeCause::Moved);
+        let (epoch, cause) = (self.home.epoch.checked_add(1)?, HomeCause::Moved);
         Some(HomeDocument { site, epoch, seen, cause, ..self.home.clone() })
     }
 }

@@ -164,6 +164,19 @@ fn an_heir_is_named_once() {
     assert_eq!(later.successor(&passed, Seen::default()), None);
 }
 
+/// Whoever wrote such a number: it must not begin again at 0, where all that was fenced off would count.
+#[test]
+fn nothing_follows_the_last_epoch_there_is() {
+    let passed = said(u64::MAX, 4, Some(SECOND));
+    let last = Known { home: home(HOME, u64::MAX), ..known(std::slice::from_ref(&passed)) };
+    assert_eq!(last.successor(&passed, Seen::default()), None);
+    let first = Known { home: home(SECOND, 0), ..known(&[passed]) };
+    assert!(
+        !first.is_kept_by_its_site(&BTreeSet::from([HOME, SECOND, THIRD])),
+        "it was not given by the last"
+    );
+}
+
 /// Fixtures of version 1 must decode for ever. Never regenerate them.
 #[test]
 fn the_document_of_a_tenure_is_pinned() {

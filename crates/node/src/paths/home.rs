@@ -207,6 +207,7 @@ pub(crate) fn refused_home(error: HomeRefusal) -> ServiceError {
         HomeRefusal::NoSite | HomeRefusal::NotHome(_) | HomeRefusal::Waits(_) | HomeRefusal::Kept(_) => {
             ErrorKind::Refused
         }
+        HomeRefusal::LastEpoch => ErrorKind::Internal,
         HomeRefusal::Only(_) | HomeRefusal::NoRegister | HomeRefusal::Behind | HomeRefusal::Unread(_) => {
             ErrorKind::HomeUnreachable
         }
