@@ -35,6 +35,9 @@ pub struct Own {
     pub members: BTreeSet<SiteId>,
     /// Whether it decides the bucket's conditions.
     pub home: bool,
+    /// Whether it may be named to do so by somebody who has not heard that it goes: it made the bucket, whose home nobody has
+    /// named yet.
+    pub may_be_named: bool,
 }
 
 /// What a site says of a bucket.
@@ -68,7 +71,7 @@ pub struct Lacking {
     pub bodies: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// Buckets whose conditions this site decides.
+    /// Buckets whose conditions this site decides, or would if it was named now.
     pub homes: u64,
     /// What else keeps it, such as uploads that were not completed.
     pub others: u64,
@@ -433,7 +436,7 @@ impl Drain {
 
     fn records(&self, silent: &BTreeSet<SiteId>) -> Lacking {
         let records = self.own.iter().map(|(bucket, own)| self.unseen(*bucket, own, silent)).sum();
-        let homes = self.own.values().filter(|own| own.home).count() as u64;
+        let homes = self.own.values().filter(|own| own.home || own.may_be_named).count() as u64;
         Lacking { records, homes, ..Lacking::default() }
     }
 

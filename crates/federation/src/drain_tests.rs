@@ -21,7 +21,8 @@ fn upto(seq: u64) -> Vector {
 }
 
 fn own(seq: u64, members: &[SiteId], home: bool) -> BTreeMap<BucketId, Own> {
-    [(BUCKET, Own { vector: upto(seq), members: members.iter().copied().collect(), home })].into()
+    let members = members.iter().copied().collect();
+    [(BUCKET, Own { vector: upto(seq), members, home, may_be_named: false })].into()
 }
 
 /// What a site says that has everything up to `seq` and holds these bodies, in its n-th life.

@@ -37,7 +37,7 @@ pub use credential::{CredentialDocument, CredentialKeys, Sealer, sealed_with};
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{
     FIRST_EPOCH, HomeCause, HomeDocument, HomeRefusal, Loss, Named, Standing, eldest, first_home, hand_over,
-    home, is_claimant, keeps_register, name_home, register, replace_home, standing, unnamed,
+    home, is_claimant, keeps_register, may_be_named, name_home, register, replace_home, standing, unnamed,
 };
 pub use loss::{
     LIVES_NAMED, LossCause, LossDocument, LossRefusal, LossWord, declare_loss, lives_of, loss, losses,

@@ -487,7 +487,7 @@ impl World {
             self.tell(site, Input::Sites(fit));
             let members = self.sites.iter().filter(|other| other.member).map(|other| other.id).collect();
             let place = &self.sites[site];
-            let own = Own { vector: place.vector(), members, home: false };
+            let own = Own { vector: place.vector(), members, ..Own::default() };
             let own = if place.member { [(BUCKET, own)].into() } else { BTreeMap::new() };
             self.tell(site, Input::Look(own));
         }

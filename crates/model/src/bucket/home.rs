@@ -241,6 +241,20 @@ pub fn first_home(
     Ok(Some(HomeDocument::first(bucket, site, false)))
 }
 
+/// Whether the register would name `me` as the first home of a bucket, if it has heard that `me` made it and not that `me` goes.
+pub fn may_be_named(
+    view: &dyn View,
+    system: BucketId,
+    bucket: BucketId,
+    me: SiteId,
+) -> Result<bool, SpaceError> {
+    if bucket == system || is_named(view, system, bucket)? {
+        return Ok(false);
+    }
+    let claims = super::claim::claims_of(view, system, bucket)?;
+    Ok(claims.iter().any(|claim| claim.site == me && claim.state == ClaimState::Live))
+}
+
 /// Whether this site was given the name by the register and has been the bucket's home ever since: a home leaves no bucket, so
 /// if it is no member it never was one.
 pub fn is_claimant(

@@ -156,6 +156,20 @@ fn a_home_of_the_last_epoch_there_is_stays_the_home() {
     assert_eq!(oslo.stands(bucket), Standing::Elsewhere(BERGEN));
 }
 
+/// It may be named as soon as somebody hears of its claim, and not yet of its duty.
+#[test]
+fn who_made_a_bucket_may_be_named_until_somebody_is() {
+    let (mut oslo, mut bergen) = two();
+    let bucket = bergen.create("photos", "ann");
+    let may = |site: &Site, who| may_be_named(&site.tables, system(), bucket, who).unwrap();
+    assert!(may(&bergen, BERGEN) && !may(&bergen, OSLO) && !may(&oslo, BERGEN));
+    exchange(&mut oslo, &mut bergen, &[]);
+    oslo.name_home(bucket).unwrap();
+    assert!(may(&bergen, BERGEN), "it has not heard");
+    exchange(&mut oslo, &mut bergen, &[]);
+    assert!(!may(&bergen, BERGEN) && !may(&oslo, BERGEN));
+}
+
 #[test]
 fn a_lost_home_is_replaced_by_the_register_alone() {
     let (mut oslo, mut bergen) = two();

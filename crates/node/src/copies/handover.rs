@@ -86,10 +86,11 @@ pub(crate) async fn own(site: &Arc<Site>) -> Outcome<BTreeMap<BucketId, Own>> {
         let read = move |view: &dyn View| {
             let home = model::home(view, system, bucket).map_err(unreadable)?;
             let vector = space::vector(view, bucket).map_err(unreadable)?;
-            Ok((vector, home.is_some_and(|home| home.site == me)))
+            let may_be_named = model::may_be_named(view, system, bucket, me).map_err(unreadable)?;
+            Ok((vector, home.is_some_and(|home| home.site == me), may_be_named))
         };
-        let (vector, home) = site.read(read).await?;
-        all.insert(bucket, Own { vector, members, home });
+        let (vector, home, may_be_named) = site.read(read).await?;
+        all.insert(bucket, Own { vector, members, home, may_be_named });
     }
     Ok(all)
 }

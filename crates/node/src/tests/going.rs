@@ -234,6 +234,41 @@ async fn a_drain_goes_on_though_a_holder_is_declared_lost() {
     world.stop().await;
 }
 
+/// The register hears of the bucket from others, and may hear later that its maker goes: it would name one that is off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_may_be_named_the_home_of_what_it_made_is_not_empty() {
+    let mut world = followed(3, 1).await;
+    {
+        let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+        one.cut(true).await;
+        two.create_bucket("late").await.unwrap();
+        three
+            .until("the bucket is known", || async { three.site().bucket("late").await.unwrap().is_some() })
+            .await;
+        say(three, "site-2", "drain").await;
+        three
+            .until("it says what it waits for, or that it is empty", || async {
+                let status = shown(three, "site-2").await;
+                status.duty == "empty"
+                    || status.drain.is_some_and(|drain| drain.homes == 1 && drain.records == 0)
+            })
+            .await;
+        let status = shown(three, "site-2").await;
+        assert_eq!(status.duty, "draining", "its bucket has no home yet");
+        assert!(status.drain.unwrap().waits_for.contains("site-1"), "the register is named");
+        one.cut(false).await;
+        world.until_linked(one, three).await;
+        until_duty(three, "site-2", "empty").await;
+    }
+    away(&mut world, 1).await;
+    let [_, _, three] = &world.sites[..] else { panic!("three sites") };
+    let home = || async { three.services().admin.bucket("late").await.unwrap().home };
+    three
+        .until("somebody who stays decides", || async { ["site-1", "site-3"].contains(&&*home().await) })
+        .await;
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drained_site_that_is_silent_is_not_a_lost_one() {
     let mut world = followed(3, 1).await;

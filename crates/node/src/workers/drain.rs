@@ -29,14 +29,14 @@ mod words;
 
 use self::pace::{rest_after, stuck, stuck_for};
 use self::pages::Pages;
-use self::words::{Unread, confined, unread, waits_for};
+use self::words::{Unread, confined, unnamed, unread, waits_for};
 use super::copies::Refusal;
 use super::{Worker, Workers, copies};
 use crate::copies::behind::Behind;
 use crate::copies::handover::{self, Kept, Loose};
 use crate::copies::lives;
 use crate::paths::bucket::{Bucket, Declared};
-use crate::paths::{held, home};
+use crate::paths::{held, home, register};
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, unreadable};
 
@@ -97,6 +97,8 @@ struct Under {
     few: Few,
     /// A bucket of which something is lacking that may lie at nobody who could take it.
     confined: Option<String>,
+    /// Why buckets that were made here and have no home keep it.
+    unnamed: Option<String>,
     /// What does not read, of the look at hand.
     unread: Unread,
     looked: Instant,
@@ -178,6 +180,7 @@ impl Drainer {
                 loose_from: None,
                 few: Few::default(),
                 confined: None,
+                unnamed: None,
                 unread: Unread::default(),
                 looked: now,
                 settles: was_empty.then(|| now.after(SETTLE)),
@@ -251,6 +254,7 @@ impl Drainer {
         let most = if self.site.anew.is_any() { LOOSE } else { usize::MAX };
         let loose = handover::loose(&self.site, under.loose_from.take(), most).await?;
         under.loose_from = loose.next;
+        under.unnamed = self.unnamed(own.values().filter(|own| own.may_be_named).count()).await;
         let covered = own.iter().map(|(bucket, own)| (*bucket, own.vector.clone())).collect();
         let members = own.iter().flat_map(|(bucket, own)| own.members.iter().map(|site| (*bucket, *site)));
         under.members = members.collect();
@@ -451,6 +455,15 @@ impl Drainer {
         }
     }
 
+    /// Why so many buckets that this site made, and whose homes nobody has named, keep it, for people.
+    async fn unnamed(&self, buckets: usize) -> Option<String> {
+        if buckets == 0 {
+            return None;
+        }
+        let keeper = register::keeper(&self.site).await.ok().flatten();
+        Some(unnamed(buckets, keeper.map(|keeper| self.site.peers.roster.name(keeper))))
+    }
+
     /// What holds it up, for people.
     fn waits_for(&self, under: &Under, there: &BTreeSet<SiteId>, lacking: &Lacking) -> String {
         // Of some bucket everybody who is there goes.
@@ -464,8 +477,11 @@ impl Drainer {
         let lost_some = || self.site.waits_in_vain(self.site.system).filter(|_| lacking.bodies == 0);
         let unread = unread(&under.unread, lacking).or_else(lost_some);
         let paid = self.site.peers.uplink.may(Class::Copy).err().filter(|_| lacking.bodies > 0);
+        let unnamed = under.unnamed.clone().filter(|_| lacking.records == 0 && lacking.bodies == 0);
         let waits = || match waits_for(there, &names, lacking, (under.few.bodies, away)) {
-            words if words.is_empty() => under.confined.as_deref().map(confined).or(paid).unwrap_or_default(),
+            words if words.is_empty() => {
+                under.confined.as_deref().map(confined).or(paid).or(unnamed).unwrap_or_default()
+            }
             words => words,
         };
         unread.unwrap_or_else(waits)

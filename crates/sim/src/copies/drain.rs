@@ -128,7 +128,7 @@ impl World {
         self.moved(site, Placing::Sites(candidates, [id].into()));
         if rests {
             let members: BTreeSet<SiteId> = self.sites.iter().map(|other| other.id).collect();
-            let own = Own { vector: self.vector(site), members, home: false };
+            let own = Own { vector: self.vector(site), members, ..Own::default() };
             self.tell(site, Input::Look([(BUCKET, own)].into()));
         }
     }

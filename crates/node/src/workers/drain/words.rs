@@ -71,6 +71,15 @@ pub(super) fn waits_for(
     }
 }
 
+/// The register may name this site as the home of buckets that it made, as long as it has not heard that it goes.
+pub(super) fn unnamed(buckets: usize, keeper: Option<String>) -> String {
+    let keeper = keeper.unwrap_or_else(|| "the site".into());
+    format!(
+        "of {buckets} buckets that were made here no home is named yet, and it could be this site: link {keeper}, which keeps the \
+         register of names (if that one is lost for good: `skerry bucket home --register --to SITE --destroyed LOST`)"
+    )
+}
+
 /// A bucket may lie at none of those who could take it over.
 pub(super) fn confined(bucket: &str) -> String {
     format!(
