@@ -88,11 +88,13 @@ pub(crate) async fn heads(
     None
 }
 
-/// Asks the others for a page, those that have seen what was written here: whoever wrote through this node lists what it wrote.
-pub(crate) async fn page(site: &Arc<Site>, list: &List, versions: bool) -> Option<Page> {
-    let mine = written_here(site, list.bucket).await.ok()?;
+/// Asks the others for a page, those that have seen what was written here (whoever wrote through this node lists what it wrote) and
+/// what the reader has seen.
+pub(crate) async fn page(site: &Arc<Site>, list: &List, versions: bool, goal: &Vector) -> Option<Page> {
+    let mut seen = written_here(site, list.bucket).await.ok()?;
+    seen.merge(goal);
     for (member, node) in site.leased_others() {
-        if !has_seen(site, member, list.bucket, &mine).await {
+        if !has_seen(site, member, list.bucket, &seen).await {
             continue;
         }
         let question = Ask::Page { list: list.clone(), versions };

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use skerry_base::BucketId;
 use skerry_base::kv::View;
+use skerry_base::{BucketId, Vector};
 use skerry_gateway::service::{
     ByteRange, DownloadBody, ErrorKind, GetObject, ObjectHead, ObjectInfo, ObjectRead, Outcome, ReadMode,
     RequestContext, Selection, ServiceError, VersionId,
@@ -197,16 +197,16 @@ async fn find_in(
 ) -> Outcome<(Box<Record>, Option<String>)> {
     let (found, scope) = match &context.read {
         ReadMode::Local if within::says(site, &context.read) => {
-            let (found, is_sites) = of_site(site, wanted, part).await?;
+            let (found, is_sites) = of_site(site, wanted, part, &Vector::new()).await?;
             (found, Some(within::told(is_sites)))
         }
         ReadMode::Local => (here_or_asked(site, wanted, part, false).await?, None),
         ReadMode::After(token) => match newer::after(site, wanted, part, token).await? {
             Some(found) => (found, None),
-            // What is here counts, whether or not this node may say for its site that there is nothing.
+            // As without the token: its write says nothing of what the other nodes of the site have acknowledged since.
             None => {
-                let is_sites = site.reads_for_site(wanted.bucket.id);
-                (here_or_asked(site, wanted, part, is_sites).await?, None)
+                let goal = newer::goal(&context.read, wanted.bucket.id)?;
+                (of_site(site, wanted, part, &goal).await?.0, None)
             }
         },
         ReadMode::Latest => (newer::latest(site, wanted).await?, None),
@@ -223,12 +223,12 @@ async fn find_in(
     }
 }
 
-/// At a site of several nodes: as the site has it, if this node or another one may say so.
-async fn of_site(site: &Arc<Site>, wanted: &Wanted, part: Part) -> Outcome<(Found, bool)> {
+/// At a site of several nodes: as the site has it, if this node or another one may say so that has seen the goal.
+async fn of_site(site: &Arc<Site>, wanted: &Wanted, part: Part, goal: &Vector) -> Outcome<(Found, bool)> {
     if site.reads_for_site(wanted.bucket.id) {
         return Ok((here_or_asked(site, wanted, part, true).await?, true));
     }
-    match within::find(site, wanted).await? {
+    match within::find(site, wanted, goal).await? {
         // It says so as far as the site has come: who is known to be ahead is asked, as by a node with a lease.
         Some(Found::Nothing) if wanted.bucket.config.miss != Miss::Local => {
             let found = match members::ahead(site, wanted.bucket.id, true).await {

@@ -17,7 +17,7 @@ use skerry_model::space::{self, Cursor};
 
 use super::bucket::Bucket;
 use super::members::{self, Asking};
-use super::{refusal, shape, within};
+use super::{newer, refusal, shape, within};
 use crate::peers::message::{List, Listed, Page, Request, Response, Which};
 use crate::site::{Site, unreadable};
 
@@ -105,13 +105,17 @@ async fn read(
     versions: bool,
     mode: &ReadMode,
 ) -> Outcome<(Told, Receipt)> {
-    if !within::says(site, mode) {
-        return Ok((page(site, bucket, list, versions, mode).await?, Receipt::default()));
-    }
-    let told = |is_sites| Receipt { scope: Some(within::told(is_sites)), ..Receipt::default() };
+    let says = within::says(site, mode);
+    let told = |is_sites| Receipt { scope: says.then(|| within::told(is_sites)), ..Receipt::default() };
     let is_sites = site.reads_for_site(bucket.id);
-    if !is_sites && let Some(page) = within::page(site, &list, versions).await {
-        return Ok((page.into(), told(true)));
+    if !is_sites && within::asks(site, mode) {
+        let goal = newer::goal(mode, bucket.id)?;
+        // Who has a token of another bucket waits for that here.
+        if (says || !goal.is_empty())
+            && let Some(page) = within::page(site, &list, versions, &goal).await
+        {
+            return Ok((page.into(), told(true)));
+        }
     }
     let page = page(site, bucket, list, versions, mode).await?;
     // Unless it left the bucket meanwhile: then another one answered.

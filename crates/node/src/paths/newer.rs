@@ -10,12 +10,12 @@ use std::time::Duration;
 use futures::future::join_all;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, SiteId, Vector};
-use skerry_gateway::service::Outcome;
+use skerry_gateway::service::{Outcome, ReadMode};
 use skerry_model::{Record, space};
 
 use super::dead::{self, Denied, Said};
 use super::get::{Found, Wanted};
-use super::{far, heard, members, refusal};
+use super::{far, heard, members, refusal, within};
 use crate::peers::message::{Part, Request, Response};
 use crate::site::{Site, unreadable};
 
@@ -25,6 +25,13 @@ const SAY: Duration = Duration::from_secs(5);
 async fn here(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> {
     let local = wanted.clone();
     site.read(move |view| local.local(view)).await
+}
+
+/// What a reader has seen of this bucket, by its token.
+pub(crate) fn goal(mode: &ReadMode, bucket: BucketId) -> Outcome<Vector> {
+    let ReadMode::After(token) = mode else { return Ok(Vector::new()) };
+    let (of, dot) = super::write::parse_token(token).ok_or_else(members::bad_token)?;
+    Ok(Vector::from_iter((of == bucket).then_some((dot.origin, dot.seq))))
 }
 
 /// At least as new as the write of this token: from its site or another that has seen it. None if the write is here, at
@@ -44,7 +51,11 @@ pub(crate) async fn after(
     }
     let found = here(site, wanted).await?;
     if matches!(&found, Found::Object(record) if record.dot == dot) {
-        return Ok(Some(found));
+        // It came ahead of its feed: another node of the site may have acknowledged more since.
+        let asks = within::asks(site, &ReadMode::Local) && !site.reads_for_site(wanted.bucket.id);
+        let goal = Vector::from_iter([(dot.origin, dot.seq)]);
+        let later = if asks { within::find(site, wanted, &goal).await? } else { None };
+        return Ok(Some(later.unwrap_or(found)));
     }
     let arrives = async {
         let goal = Vector::from_iter([(dot.origin, dot.seq)]);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use skerry_base::Vector;
 use skerry_base::kv::Overlay;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES};
 use skerry_federation::budget::Class;
@@ -24,7 +25,7 @@ use super::bucket::Bucket;
 use super::dead::{self, Said};
 use super::get::{Found, Wanted};
 use super::write::Written;
-use super::{far, refusal, scope, seen};
+use super::{far, heard, refusal, scope, seen};
 use crate::copies::look::is_here;
 use crate::nodes::{self, Load};
 use crate::peers::message::{Hold, List, Page, Request};
@@ -214,14 +215,23 @@ pub(crate) fn says(site: &Site, mode: &ReadMode) -> bool {
     site.nodes.are_several() && *mode == ReadMode::Local
 }
 
-/// What a site of several nodes has of a key; none if no node with a lease can be asked: then this one answers for itself.
-pub(crate) async fn find(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Option<Found>> {
+/// Whether a node that has no lease asks one that has: what it does not have may have been acknowledged.
+pub(crate) fn asks(site: &Site, mode: &ReadMode) -> bool {
+    site.nodes.are_several() && *mode != ReadMode::Latest
+}
+
+/// What a site of several nodes has of a key; none if no node with a lease can be asked: then this one answers for itself. That
+/// one has nothing is an answer to a reader who has seen this goal if it has seen that, too.
+pub(crate) async fn find(site: &Arc<Site>, wanted: &Wanted, goal: &Vector) -> Outcome<Option<Found>> {
     let id = wanted.bucket.id;
     let Some((node, heard)) = nodes::heads(site, id, &wanted.key, wanted.version).await else {
         return Ok(None);
     };
     let said = Said::of(node, &heard);
     let (is_nothing, exists) = (heard.is_empty(), heard.iter().any(|record| record.object().is_some()));
+    if is_nothing && !goal.is_empty() && !heard::seen_by(site, id, &[node]).await.0.includes(goal) {
+        return Ok(None);
+    }
     let (local, heads) = (wanted.clone(), heard.clone());
     let found = site.read(move |view| {
         let (_, merged) = seen::laid_over(view, id, &heads)?;
@@ -264,8 +274,8 @@ fn own(site: &Site, found: Found) -> Found {
 }
 
 /// A page of a bucket that this node does not read for the site; none if no node with a lease can be asked.
-pub(crate) async fn page(site: &Arc<Site>, list: &List, versions: bool) -> Option<Page> {
-    nodes::page(site, list, versions).await
+pub(crate) async fn page(site: &Arc<Site>, list: &List, versions: bool, goal: &Vector) -> Option<Page> {
+    nodes::page(site, list, versions, goal).await
 }
 
 /// What a read says of itself.

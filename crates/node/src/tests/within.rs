@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use skerry_gateway::service::{
-    DeleteObject, DeleteTarget, ErrorKind, GetObject, ListQuery, Outcome, ReadConditions, RequestContext,
-    WriteCondition,
+    DeleteObject, DeleteTarget, ErrorKind, GetObject, ListQuery, Outcome, ReadConditions, ReadMode,
+    RequestContext, WriteCondition,
 };
 
 use super::nodes::leased;
@@ -228,6 +228,42 @@ async fn a_node_that_is_cut_off_answers_for_itself_and_comes_back_with_what_it_m
     one.until("it has arrived", || async { get(one, "apart").await.is_ok() }).await;
     put(three, "apart", "body").await.unwrap();
     sees(two, "apart", &"body".into()).await;
+    world.stop().await;
+}
+
+/// That the write of the token is here says nothing of what the others acknowledged while this node was not in their view.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_a_token_sees_through_a_node_without_a_lease_what_the_others_acknowledged() {
+    let world = site_of(3).await;
+    let [one, _, three] = &world.sites[..] else { panic!("three nodes") };
+    let token = three.put_in(&asking(), "photos", "k", "first").await.unwrap().receipt.token.unwrap();
+    let after = RequestContext { read: ReadMode::After(token), ..context() };
+    three.cut(true).await;
+    three.until("its lease has run out", || async { !three.site().is_leased() }).await;
+    for key in ["k", "l"] {
+        put(one, key, "second").await.unwrap();
+    }
+    // Nothing is pulled there from now on; questions between nodes go their own way.
+    let (resume, held) = std::sync::mpsc::channel::<()>();
+    let drive = three.site().drive.clone();
+    let rests = tokio::spawn(async move { drive.ask(move |_, _| held.recv().is_err()).await });
+    three.cut(false).await;
+    let head = async |context: &RequestContext, name| {
+        let head = three.services().objects.head(context, key(name)).await.unwrap();
+        (head.info.size, head.info.receipt.scope)
+    };
+    let sites = Some("site".to_owned());
+    three.until("one that has a lease is asked", || async { head(&context(), "k").await.1 == sites }).await;
+    assert_eq!(head(&context(), "k").await, (6, sites), "that of the second write");
+    for key in ["k", "l"] {
+        assert_eq!(head(&after, key).await.0, 6, "{key}");
+    }
+    let query = ListQuery { bucket: "photos".into(), limit: 1000, ..ListQuery::default() };
+    let page = three.services().objects.list(&after, query).await.unwrap();
+    assert_eq!(page.entries.iter().map(|entry| entry.name()).collect::<Vec<_>>(), ["k", "l"]);
+    assert!(!three.site().is_leased(), "it was asked for");
+    drop(resume);
+    rests.await.unwrap();
     world.stop().await;
 }
 
