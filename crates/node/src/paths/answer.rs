@@ -105,12 +105,12 @@ impl Answers {
             | Request::Words { .. }
             | Request::Circuit(_)
             | Request::Give { .. } => (Response::Done, Vec::new()),
-            Request::Through(asked) => through::answer(site, from.class, asked).await,
+            Request::Through(asked) => through::answer(site, from, asked).await,
             Request::Read(read) => object(site, read, u64::MAX).await,
             Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk, 0).await,
             Request::Tail(tail) => match tail.way {
                 None => one_chunk(site, tail.domain, tail.chunk.id, tail.from).await,
-                Some(way) => through::rest(site, from.class, *tail, way).await,
+                Some(way) => through::rest(site, from, *tail, way).await,
             },
             Request::List(list) => (list::answer(site, list, false).await, Vec::new()),
             Request::Versions(list) => (list::answer(site, list, true).await, Vec::new()),

@@ -31,6 +31,11 @@ impl Places {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Of so many in all one site may have all but so many.
+    pub(crate) fn leaving(all: usize, to_others: usize) -> Self {
+        Self { to_one: all.saturating_sub(to_others), taken: Arc::default() }
+    }
+
     /// One for this site; none where it has its part.
     pub(crate) fn take(&self, to: SiteId) -> Option<Place> {
         let mut taken = self.taken();

@@ -23,14 +23,15 @@ use super::hands::Hands;
 use super::source::Chunks;
 use super::{list, refusal};
 use crate::peers::message::{Response, Tail, Through};
+use crate::peers::serve::Asker;
 use crate::site::Site;
 
 /// How long a chunk waits for others that are fetched: a slow line may have all the room, and the asker another way.
 const ROOM_WAIT: Duration = Duration::from_secs(2);
 
 /// Answers with the chunk, once it is here.
-pub(crate) async fn answer(site: &Arc<Site>, class: Class, asked: Through) -> (Response, Vec<Bytes>) {
-    let chunk = match begun(site, (class, false), asked).await {
+pub(crate) async fn answer(site: &Arc<Site>, from: Asker, asked: Through) -> (Response, Vec<Bytes>) {
+    let chunk = match begun(site, (from, false), asked).await {
         Ok(Begun::Here(bytes)) => Ok(Some(bytes)),
         Ok(Begun::Fetch(fetch)) => fetch.await,
         Err(error) => Err(error),
@@ -41,21 +42,21 @@ pub(crate) async fn answer(site: &Arc<Site>, class: Class, asked: Through) -> (R
 /// Answers with what the asker lacks of the chunk, or, after a turn, with how far it is; it goes on coming meanwhile.
 pub(crate) async fn rest(
     site: &Arc<Site>,
-    class: Class,
+    from: Asker,
     tail: Tail,
     (holder, most): (SiteId, u8),
 ) -> (Response, Vec<Bytes>) {
-    let Tail { domain, chunk, from, .. } = tail;
+    let Tail { domain, chunk, from: begin, .. } = tail;
     // It may wait for its turn here: whoever asks hears how far it is.
-    let fetch = match begun(site, (class, true), Through { holder, domain, chunk, most }).await {
-        Ok(Begun::Here(bytes)) => return told(Ok(Some(bytes)), from),
+    let fetch = match begun(site, (from, true), Through { holder, domain, chunk, most }).await {
+        Ok(Begun::Here(bytes)) => return told(Ok(Some(bytes)), begin),
         Ok(Begun::Fetch(fetch)) => fetch,
-        Err(error) => return told(Err(error), from),
+        Err(error) => return told(Err(error), begin),
     };
     let turn = site.peers.waits().turn;
     // It is kept on the disk, too.
     match Hands::fetched(site, (domain, chunk.id), turn, (fetch, &site.holding)).await {
-        Some(chunk) => told(chunk, from),
+        Some(chunk) => told(chunk, begin),
         None => (Response::Holding(site.peers.has_of(domain, chunk.id)), Vec::new()),
     }
 }
@@ -78,7 +79,7 @@ enum Begun {
     Fetch(BoxFuture<'static, Outcome<Option<Bytes>>>),
 }
 
-async fn begun(site: &Arc<Site>, (class, waits): (Class, bool), asked: Through) -> Outcome<Begun> {
+async fn begun(site: &Arc<Site>, (from, waits): (Asker, bool), asked: Through) -> Outcome<Begun> {
     let Through { holder, domain, chunk, most } = asked;
     site.peers.willing().map_err(|why| refuse(format!("{} {why}", site.called())))?;
     let bucket = site.claim_of(domain).await?;
@@ -97,12 +98,14 @@ async fn begun(site: &Arc<Site>, (class, waits): (Class, bool), asked: Through) 
     }
     let site = site.clone();
     Ok(Begun::Fetch(Box::pin(async move {
-        let room = &site.peers.circuits.through;
+        let circuits = &site.peers.circuits;
+        let busy = || refuse(format!("{} fetches as much for others as it can", site.called()));
+        let _place = circuits.through_by.take(from.site).ok_or_else(busy)?;
         let wait = if waits { ROOM_WAIT } else { Duration::ZERO };
-        let Ok(Ok(_room)) = tokio::time::timeout(wait, room.acquire()).await else {
-            return Err(refuse(format!("{} fetches as much for others as it can", site.called())));
+        let Ok(Ok(_room)) = tokio::time::timeout(wait, circuits.through.acquire()).await else {
+            return Err(busy());
         };
-        fetch(&site, &bucket, (class, holder), chunk).await
+        fetch(&site, &bucket, (from.class, holder), chunk).await
     })))
 }
 

@@ -20,6 +20,7 @@ use super::message::{Act, Circuit, Request, Response};
 use super::{PeerError, Peers};
 use crate::drive::live::Liveness;
 use crate::net::{Course, LinkEvent, LinkEvents, Stream, frame};
+use crate::paths::places::Places;
 use crate::tasks::Tasks;
 
 /// What is read of a carried link at once, in each direction.
@@ -34,6 +35,8 @@ const LOOK: Duration = Duration::from_secs(10);
 const ANSWER_BYTES: usize = 1 << 10;
 /// Chunks that are fetched for others at once.
 const THROUGH: usize = 8;
+/// Of those, kept from each site for others: a slow line may have a place for minutes.
+const THROUGH_OF_OTHERS: usize = 2;
 /// Sites that a refusal names.
 const NAMED: usize = 8;
 
@@ -49,6 +52,8 @@ pub(crate) struct Circuits {
     bytes: AtomicU64,
     /// Room for chunks that are fetched for others.
     pub(crate) through: Semaphore,
+    /// Who has how much of it.
+    pub(crate) through_by: Places,
 }
 
 impl Circuits {
@@ -60,6 +65,7 @@ impl Circuits {
             changed: Notify::new(),
             bytes: AtomicU64::new(0),
             through: Semaphore::new(THROUGH),
+            through_by: Places::leaving(THROUGH, THROUGH_OF_OTHERS),
         }
     }
 

@@ -6,7 +6,7 @@ use skerry_gateway::service::{ErrorKind, RequestContext, WriteCondition};
 use skerry_model::space;
 
 use super::world::{TestSite, TestWorld, context, noise};
-use crate::peers::message::{Request, Through};
+use crate::peers::message::{Request, Response, Through};
 use crate::site::unreadable;
 
 /// Keeps two apart from now on.
@@ -108,6 +108,52 @@ async fn whatever_clients_do_works_by_way_of_a_third_site() {
         site.site().peers.net().set_apart(Default::default());
     }
     joined(one, three, 0).await;
+    world.stop().await;
+}
+
+/// Chunks that a slow line brings for minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_site_does_not_take_all_places_for_chunks_that_are_fetched_for_others() {
+    let world = TestWorld::new(4).await;
+    let [writer, between, first, second] = &world.sites[..] else { panic!("four sites") };
+    writer.create_bucket("films").await.unwrap();
+    between
+        .until("the bucket is known", || async { between.site().bucket("films").await.unwrap().is_some() })
+        .await;
+    let domain = writer.site().bucket("films").await.unwrap().unwrap().id;
+    let mut chunks = Vec::new();
+    for number in 0..9 {
+        let key = format!("film-{number}");
+        writer.put("films", &key, noise(900_000, number)).await.unwrap();
+        let read = move |view: &dyn View| space::current(view, domain, &key).map_err(unreadable);
+        let record = writer.site().read(read).await.unwrap().unwrap();
+        chunks.push(record.object().unwrap().chunks[0]);
+    }
+    for reader in [first, second] {
+        world.until_linked(reader, between).await;
+    }
+    world.until_linked(between, writer).await;
+    writer.set_rate_to(between, 1000);
+    let (told, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    let ask = |reader: &TestSite, chunk: usize| {
+        let (site, to, told) = (reader.site().clone(), between.id(), told.clone());
+        let asked = Request::Through(Through { holder: writer.id(), domain, chunk: chunks[chunk], most: 0 });
+        tokio::spawn(async move {
+            let answer = site.peers.call(to, &asked).await;
+            let is_refused = answer.is_ok_and(|answer| matches!(answer.response, Response::Refused { .. }));
+            told.send(is_refused).ok();
+        })
+    };
+    let mut asks: Vec<_> = (0..8).map(|chunk| ask(first, chunk)).collect();
+    let free = || between.site().peers.circuits.through.available_permits();
+    between.until("all of it was asked for", || async { free() == 0 || answers.len() == 2 }).await;
+    assert_eq!(free(), 2, "some are left for others");
+    assert!(answers.recv().await.unwrap() && answers.recv().await.unwrap(), "it was told so");
+    asks.push(ask(second, 8));
+    between.until("another one has a place", || async { free() == 1 }).await;
+    for asked in &asks {
+        asked.abort();
+    }
     world.stop().await;
 }
 
