@@ -287,7 +287,7 @@ impl Core {
         let ((told, heard), tasks) = (told(), Tasks::counting(telemetry.panics.clone()));
         let machine = start_machine(&site, inbox, (life, config.peer.fresh), liveness.clone(), told)?;
         let invites = Arc::new(InviteBook::open(&directory.join(INVITES))?);
-        let door = Door { trust: trust.clone(), invites };
+        let door = Door { trust: trust.clone(), invites, turned_away: Arc::default() };
         let admin = Admin {
             site: site.clone(),
             door: door.clone(),

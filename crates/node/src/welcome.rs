@@ -13,6 +13,7 @@ use skerry_model::space;
 use crate::net::Stream;
 use crate::paths::bucket::Declared;
 use crate::site::{Site, unreadable};
+use crate::telemetry::seldom::Seldom;
 use crate::trust::invite::InviteBook;
 use crate::trust::join::{self, Admitted, JoinError};
 use crate::trust::{PublicKey, SignedSeat, SiteStatement, SiteTrust};
@@ -22,6 +23,8 @@ use crate::trust::{PublicKey, SignedSeat, SiteStatement, SiteTrust};
 pub(crate) struct Door {
     pub(crate) trust: Arc<SiteTrust>,
     pub(crate) invites: Arc<InviteBook>,
+    /// Strangers that were not let in lately, as far as that was said.
+    pub(crate) turned_away: Arc<Seldom>,
 }
 
 impl Door {
@@ -33,7 +36,10 @@ impl Door {
         let taken =
             |name: &str| roster.all().into_values().any(|known| known.name == name && known.key != key);
         match join::receive(stream, key, &self.trust, (&self.invites, &taken), now).await {
-            Err(error) => tracing::warn!(%key, %error, "a stranger was not let in"),
+            Err(error) if self.turned_away.is_due(key.node(), site.clock.now()) => {
+                tracing::warn!(%key, %error, "a stranger was not let in");
+            }
+            Err(error) => tracing::debug!(%key, %error, "a stranger was not let in again"),
             Ok(admitted) => {
                 let name = admitted.statement.name.clone();
                 match self.admit(site, admitted).await {

@@ -60,6 +60,7 @@ pub(crate) use writes::{Load, Unsettled, settle};
 #[cfg(test)]
 use skerry_federation::site_view::Ballot;
 
+use crate::telemetry::seldom::Seldom;
 use lately::Lately;
 use met::Met;
 use refusing::Refusing;
@@ -124,6 +125,8 @@ pub(crate) struct Nodes {
     /// What is durable of the machine.
     memory: Mutex<Option<Durable>>,
     doors: Mutex<[Door; limits::SEATS]>,
+    /// Who was not listened to lately, as far as that was said.
+    unheard: Seldom,
     met: Mutex<Met>,
     /// Own writes that wait for the other nodes.
     writes: Mutex<Writes>,

@@ -23,6 +23,7 @@ use super::{ANSWERED, Door, Event, LEAVING, Nodes, Shown, WAITING, catch_up, gap
 use crate::clock::Clock;
 use crate::site::Site;
 use crate::tasks::Tasks;
+use crate::telemetry::seldom::Seldom;
 use crate::trust::{SeatStatement, entropy};
 
 /// What a start knows.
@@ -98,6 +99,7 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         turned: watch::Sender::new(None),
         memory: Mutex::new(kept),
         doors: Mutex::default(),
+        unheard: Seldom::default(),
         met: Mutex::new(Met::read(&view)?),
         writes: Mutex::new(Writes::default()),
         lately: Mutex::default(),

@@ -121,7 +121,9 @@ pub(crate) async fn hear(
         _ => return Err(PeerError::Senseless("no hello")),
     };
     if let Err(refusal) = judge(site, node, &hello) {
-        tracing::warn!(%node, seat = hello.seat.index(), %refusal, "another node of this site is not listened to");
+        if site.nodes.unheard.is_due(node, site.clock.now()) {
+            tracing::warn!(%node, seat = hello.seat.index(), %refusal, "another node of this site is not listened to");
+        }
         frame::write(&mut stream, &codec::encode(&Word::Refused(refusal))).await?;
         return Ok(stream.shutdown().await?);
     }

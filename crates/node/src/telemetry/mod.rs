@@ -28,6 +28,7 @@ mod peers;
 mod process;
 pub(crate) mod room;
 mod scrub;
+pub(crate) mod seldom;
 mod surplus;
 mod uplink;
 mod wan;

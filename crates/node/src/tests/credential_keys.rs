@@ -248,6 +248,7 @@ async fn a_site_that_was_expelled_is_not_welcomed_again_by_its_old_token() {
     let door = crate::welcome::Door {
         trust: Arc::new(SiteTrust::load(one.directory.path()).unwrap()),
         invites: Arc::new(InviteBook::open(&directory.path().join("invites.json")).unwrap()),
+        turned_away: Arc::default(),
     };
     let invited = Invited { name: "south", seat: None };
     let (hour, now) = (std::time::Duration::from_secs(3600), one.site().clock.wall());

@@ -401,14 +401,16 @@ where
 /// Hands the streams that the peer opens to [`super::Net::accept`], where they have these places.
 pub(super) fn inbound(shared: &Arc<Shared>, peer: NodeId, places: Arc<Semaphore>) -> Inbound {
     let streams = shared.streams.clone();
+    // Once for each connection: whoever floods it would write the log.
+    let mut is_told = false;
     Box::new(move |stream| {
         let place = places.clone().try_acquire_owned().ok();
         let waits = place.is_some_and(|place| {
             let waiting = Waiting { peer: Peer::Known(peer), stream, _place: Some(place) };
             streams.try_send(waiting).is_ok()
         });
-        if !waits {
-            tracing::warn!(%peer, "a stream was dropped: too many of this peer wait to be served");
+        if !waits && !std::mem::replace(&mut is_told, true) {
+            tracing::warn!(%peer, "streams are dropped: too many of this peer wait to be served");
         }
     })
 }
