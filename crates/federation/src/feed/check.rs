@@ -36,7 +36,14 @@ impl Feed {
         }
         for (site, buckets) in plan {
             self.check(site, &buckets, true, cx);
-            buckets.into_iter().for_each(|id| self.tell_loose(id, site, cx));
+            let mut told = 0;
+            for id in buckets {
+                // The next check tells the rest: who was told says the same, and is not told again.
+                if told > limits::ORIGINS_TOLD {
+                    break;
+                }
+                told += self.tell_loose(id, site, cx);
+            }
         }
     }
 
@@ -88,7 +95,7 @@ impl Feed {
                 told += vector.len();
                 cx.send(from, Message::News { bucket: id, vector: Vector::clone(&vector) });
             }
-            self.tell_loose(id, from, cx);
+            told += self.tell_loose(id, from, cx);
         }
         if !listen && !same.is_empty() && self.hearing.answers(from, cx.now) {
             self.check(from, &same, false, cx);

@@ -40,14 +40,16 @@ pub(super) struct Gathering {
 }
 
 impl Feed {
-    /// Tells a member what is loose here, unless it is known to have the same.
-    pub(super) fn tell_loose(&mut self, id: BucketId, to: SiteId, cx: &mut Context<'_>) {
-        let Some(bucket) = self.buckets.get(&id) else { return };
-        let Some(mine) = cx.read(bucket.loose(id, cx)) else { return };
+    /// Tells a member what is loose here, unless it is known to have the same; of how many origins.
+    pub(super) fn tell_loose(&mut self, id: BucketId, to: SiteId, cx: &mut Context<'_>) -> usize {
+        let Some(bucket) = self.buckets.get(&id) else { return 0 };
+        let Some(mine) = cx.read(bucket.loose(id, cx)) else { return 0 };
         if mine.is_empty() || bucket.loose_told.get(&to) == Some(&digest(&mine)) {
-            return;
+            return 0;
         }
+        let origins = mine.len();
         send_loose(id, to, mine, true, cx);
+        origins
     }
 
     /// Another member says what is loose there.

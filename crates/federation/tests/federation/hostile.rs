@@ -9,6 +9,7 @@ use skerry_federation::message::{
 };
 use skerry_federation::{Config, Federation, FeedItem, Fingerprint, Input, Loose, Output, SiteEntry, Span};
 
+use crate::memory::Record;
 use crate::world::{SYSTEM, World, bucket, millis, seconds, site_id};
 
 /// A message drawn from few values, so that tickets and buckets often fit.
@@ -345,6 +346,42 @@ fn a_check_is_answered_with_no_more_than_some_mebibytes() {
     };
     let bytes: usize = out.iter().map(sent).sum();
     assert!((1 << 20..4 << 20).contains(&bytes), "{bytes} bytes");
+}
+
+/// What is loose here of many origins in many buckets neither, for a check of 100 KB that names them all, nor unasked to who never
+/// says that it has heard it.
+#[test]
+fn of_what_is_loose_no_more_than_some_mebibytes_are_told_at_once() {
+    let mut world = World::pair();
+    (1..=200).for_each(|id| (0..2).for_each(|n| world.join(n, bucket(id))));
+    world.run(seconds(1));
+    let record = Record { key: 1, context: Vector::new(), tombstone: false, payload: Bytes::new() };
+    let site = &mut world.sites[0];
+    for id in 1..=200 {
+        for incarnation in 0..1000 {
+            let dot = Dot { origin: Origin { node: NodeId([9; 16]), incarnation }, seq: 2 };
+            site.store.held(bucket(id)).live.insert(dot, record.clone());
+        }
+    }
+    let sent = |out: &[Output]| -> usize {
+        let bytes = |output: &Output| match output {
+            Output::Send { message: message @ Message::Loose { .. }, .. } => message.encode().len(),
+            _ => 0,
+        };
+        out.iter().map(bytes).sum()
+    };
+    let entries = (1..=200).map(|id| (bucket(id), 7)).collect();
+    let message = Message::decode(&Message::Check { listen: false, entries }.encode()).unwrap();
+    let (now, mut out) = (world.now.after(seconds(1)), Vec::new());
+    site.machine.handle(Input::Received { from: site_id(1), message }, now, &site.store, &mut out);
+    let asked = sent(&out);
+    out.clear();
+    site.machine.handle(Input::Wake, now.after(seconds(300)), &site.store, &mut out);
+    let unasked = sent(&out);
+    assert!(
+        [asked, unasked].iter().all(|bytes| (1 << 20..5 << 20).contains(bytes)),
+        "{asked} and {unasked} bytes"
+    );
 }
 
 /// What a member pushes and the store refuses, again and again, ends the pulls from all others: of the system bucket, too, where
