@@ -25,7 +25,10 @@ impl Message {
             }
             Self::Compare(compare) => vectors(&[&compare.limit]),
             Self::Compared { verdict, doubt, .. } => check_verdict(verdict, doubt),
-            Self::Probe(probe) => check_spans(&probe.spans),
+            Self::Probe(probe) => {
+                check_spans(&probe.spans)?;
+                check_apart(&probe.spans)
+            }
             Self::Probed { holdings, doubt, .. } => {
                 vectors(&[doubt])?;
                 check_holdings(holdings)
@@ -123,6 +126,17 @@ fn check_spans(spans: &[Span]) -> Result<(), &'static str> {
         true => Ok(()),
         false => Err("an empty span"),
     }
+}
+
+/// Each piece of what is here is looked through for one span at most: who compares cuts what differs, and asks for no part twice.
+fn check_apart(spans: &[Span]) -> Result<(), &'static str> {
+    let mut spans: Vec<&Span> = spans.iter().collect();
+    spans.sort_unstable_by_key(|span| (span.origin, span.first));
+    let is_apart = |pair: &[&Span]| match pair {
+        [before, after] => before.origin != after.origin || before.last < after.first,
+        _ => true,
+    };
+    if spans.windows(2).all(is_apart) { Ok(()) } else { Err("spans that overlap") }
 }
 
 fn check_holdings(holdings: &[Holding]) -> Result<(), &'static str> {

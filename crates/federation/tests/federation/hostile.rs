@@ -384,6 +384,21 @@ fn of_what_is_loose_no_more_than_some_mebibytes_are_told_at_once() {
     );
 }
 
+/// 256 times all that a store has of an origin would be seconds of the machine's thread for a message of some kilobytes.
+#[test]
+fn a_probe_asks_for_nothing_twice() {
+    let origin = |n: u64| Origin { node: NodeId([9; 16]), incarnation: n };
+    let probe = |spans: &[(u64, u64, u64)]| {
+        let span =
+            |(of, first, last): &(u64, u64, u64)| Span { origin: origin(*of), first: *first, last: *last };
+        let spans = spans.iter().map(span).collect();
+        Message::decode(&Message::Probe(Probe { ticket: 1, bucket: bucket(1), spans }).encode())
+    };
+    assert!(probe(&[(2, 17, 32), (1, 1, 40), (2, 33, u64::MAX), (2, 1, 16)]).is_ok(), "in any order");
+    assert!(probe(&[(1, 1, 1 << 40); 256]).is_err(), "one for all");
+    assert!(probe(&[(1, 1, 64), (2, 1, 64), (1, 64, 70)]).is_err(), "one seq in two");
+}
+
 /// What a member pushes and the store refuses, again and again, ends the pulls from all others: of the system bucket, too, where
 /// it would be said that it was expelled.
 #[test]
