@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use skerry_base::kv::View;
+use skerry_base::limits::MESSAGE_BYTES;
+use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{
     self as model, NodeEntry, SiteDocument, SiteState, SystemKey, document_object, sites,
@@ -17,6 +19,11 @@ use crate::telemetry::seldom::Seldom;
 use crate::trust::invite::InviteBook;
 use crate::trust::join::{self, Admitted, JoinError};
 use crate::trust::{PublicKey, SignedSeat, SiteStatement, SiteTrust};
+
+/// How many bytes of records a joining site is told: what a message may have, and room for what else is said.
+const TOLD_BYTES: usize = MESSAGE_BYTES - (64 << 10);
+/// What a record takes beside its bytes.
+const LENGTH_BYTES: usize = 5;
 
 /// What is needed to let sites in.
 #[derive(Clone)]
@@ -85,12 +92,12 @@ impl Door {
             joined: statement.admitted,
         };
         declare(site, "", statement.site, document).await?;
-        let (system, about) = (site.system, statement.site);
+        let (system, about, me) = (site.system, statement.site, site.id);
         let roster = move |view: &dyn View| {
             // Its token is good for it until it expires: not once it belongs no more.
             let known = model::site(view, system, about).map_err(unreadable)?;
             match known.is_some_and(|known| known.state == SiteState::Member) {
-                true => roster(view, system).map(Some),
+                true => roster(view, system, me).map(Some),
                 false => Ok(None),
             }
         };
@@ -102,7 +109,7 @@ impl Door {
 pub(crate) async fn declare(
     site: &Arc<Site>,
     writer: &str,
-    about: skerry_base::SiteId,
+    about: SiteId,
     document: SiteDocument,
 ) -> Outcome<()> {
     let (system, key) = (site.system, SystemKey::Site(about).to_string());
@@ -124,13 +131,21 @@ pub(crate) async fn declare(
     site.declare(writer, decide).await
 }
 
-/// The records of all sites, for one that joins.
-fn roster(view: &dyn View, system: skerry_base::BucketId) -> Outcome<Vec<Vec<u8>>> {
-    let mut records = Vec::new();
-    for (site, _) in sites(view, system).map_err(unreadable)? {
+/// The records of sites for one that joins, as many as go into one message: this one's first, then of those that belong. What is
+/// left out (of a thousand sites with many long addresses each) it hears in the feed of the system bucket, as all that changes.
+pub(crate) fn roster(view: &dyn View, system: BucketId, me: SiteId) -> Outcome<Vec<Vec<u8>>> {
+    let mut sites: Vec<_> = sites(view, system).map_err(unreadable)?.into_iter().collect();
+    sites.sort_by_key(|(site, document)| (*site != me, document.state != SiteState::Member));
+    let (mut records, mut bytes) = (Vec::new(), 0);
+    for (site, _) in sites {
         let key = SystemKey::Site(site).to_string();
         if let Some(record) = space::current(view, system, &key).map_err(unreadable)? {
-            records.push(record.encode());
+            let record = record.encode();
+            bytes += record.len() + LENGTH_BYTES;
+            if bytes > TOLD_BYTES {
+                break;
+            }
+            records.push(record);
         }
     }
     Ok(records)

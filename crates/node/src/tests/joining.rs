@@ -4,9 +4,14 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use skerry_base::BucketId;
+use skerry_base::limits::MESSAGE_BYTES;
+use skerry_base::{BucketId, NodeId, SiteId, WallTime};
+use skerry_model::Record;
+use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, SystemKey, document_object};
 
 use super::world::{TestSite, TestWorld};
+use crate::paths::bucket::Declared;
+use crate::welcome::roster;
 
 /// Objects that a site has asked others for.
 fn asked(site: &TestSite) -> u64 {
@@ -25,6 +30,43 @@ async fn half_joined() -> (TestWorld, BucketId) {
     other.until("the site has it all", || async { other.site().is_complete(id) }).await;
     other.site().members.write().unwrap_or_else(PoisonError::into_inner).insert(id, false);
     (world, id)
+}
+
+/// What is said of sites that went is kept for ever. All of it would be more than a message may have: nobody could join any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_joins_where_thousands_have_been_is_told_of_as_many_sites_as_go_into_a_message() {
+    let world = TestWorld::new(1).await;
+    let one = world.sites[0].site();
+    let (system, me) = (one.system, one.id);
+    let said = |number: u16| {
+        let site = SiteId([[7; 14].as_slice(), &number.to_be_bytes()].concat().try_into().unwrap());
+        let address = |n: u16| format!("{n}.{}:7480", "a".repeat(290));
+        let node = NodeEntry { node: NodeId(site.0), key: [7; 32], addresses: (0..6).map(address).collect() };
+        let document = SiteDocument {
+            name: format!("far-{number}"),
+            nodes: vec![node],
+            admissions: Vec::new(),
+            state: if number.is_multiple_of(2) { SiteState::Expelled } else { SiteState::Member },
+            joined: WallTime(2),
+        };
+        (SystemKey::Site(site).to_string(), document_object(&document, WallTime(3)))
+    };
+    for begin in (0..3200_u16).step_by(200) {
+        let documents = (begin..begin + 200)
+            .filter(|number| number.is_multiple_of(2) || *number < 1600)
+            .map(said)
+            .collect();
+        let declared = Declared { documents, join: None, ends: Vec::new() };
+        one.declare("", move |_, _| Ok(((), Some(declared)))).await.unwrap();
+    }
+    let told = one.read(move |view| roster(view, system, me)).await.unwrap();
+    let bytes: usize = told.iter().map(Vec::len).sum();
+    let keys: Vec<String> = told.iter().map(|record| Record::decode(record).unwrap().key).collect();
+    assert!(bytes < MESSAGE_BYTES && told.len() > 1500, "{} records of {bytes} bytes", told.len());
+    assert_eq!(keys[0], SystemKey::Site(me).to_string(), "who lets it in is among them");
+    let belong = (0..800).map(|n| said(2 * n + 1).0);
+    assert_eq!(belong.filter(|key| keys.contains(key)).count(), 800, "and all who belong");
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
