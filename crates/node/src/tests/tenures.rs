@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
+use skerry_base::kv::View;
 use skerry_gateway::service::{
     BucketPatch, ErrorKind, EtagTest, GetObject, HomeRequest, JoinRequest, Outcome, PutOutcome,
     ReadConditions, ServiceError, WriteCondition,
 };
-use skerry_model::bucket::{Known, TenureDocument};
+use skerry_model::bucket::{Known, SiteDocument, SiteState, TenureDocument, site};
 
 use super::nodes::leased;
 use super::within::site_of;
 use super::world::{TestSite, TestWorld, context, noise};
 use crate::site::unreadable;
+use crate::welcome::declare;
 
 const BUCKET: &str = "photos";
 
@@ -410,6 +412,71 @@ async fn what_a_condition_costs() {
             let of = (condition.absent, times[100], times[198]);
             println!("through {name}: (a condition, median, 99 of 100 below) {of:?}");
         }
+    }
+    world.stop().await;
+}
+
+/// Keeps a site from pulling anything until it is dropped; questions between sites and nodes go on.
+fn hold(node: &TestSite) -> std::sync::mpsc::Sender<()> {
+    let (resume, held) = std::sync::mpsc::channel::<()>();
+    let drive = node.site().drive.clone();
+    tokio::spawn(async move { drive.ask(move |_, _| held.recv().is_err()).await });
+    resume
+}
+
+/// What another site decided before it gave the home to one of several nodes burns with that node only where nobody else has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_follows_a_home_that_is_gone_for_good_hears_first_what_other_sites_had_decided() {
+    let mut world = TestWorld::of_nodes(3, 1).await;
+    for node in &world.sites[..3] {
+        leased(node, &[0, 1, 2]).await;
+    }
+    world.sites[3].create_bucket(BUCKET).await.unwrap();
+    home_is(&world.sites[3], "site-2").await;
+    for node in &world.sites[..3] {
+        node.until("the bucket is known", || async { node.site().bucket(BUCKET).await.unwrap().is_some() })
+            .await;
+        let id = node.site().bucket(BUCKET).await.unwrap().unwrap().id;
+        node.site().join(id).await.unwrap();
+        node.until("it has all of it", || async { node.site().is_complete(id) }).await;
+        world.until_linked(node, &world.sites[3]).await;
+    }
+    let held = [0, 2].map(|n| hold(&world.sites[n]));
+    world.sites[3].put_if(BUCKET, "lock", "far", absent()).await.unwrap();
+    world.sites[3].gives_home(BUCKET, to("site-1-1", None)).await;
+    let gone = world.sites[1].id();
+    for node in &world.sites[..3] {
+        node.until("it knows that the home is kept among the nodes", || async {
+            named(node).await.is_some_and(|known| known.home.site == gone && known.tenure().is_some())
+        })
+        .await;
+    }
+    world.sites[1].stop().await;
+    for node in [0, 2].map(|n| &world.sites[n]) {
+        assert!(!known(node).await.is_ready, "what was decided is not here");
+        let id = node.site().bucket(BUCKET).await.unwrap().unwrap().id;
+        node.until("the others go on without it", || async {
+            let within = node.site().within(id);
+            within.reads && !within.live.contains(&gone)
+        })
+        .await;
+        let system = node.site().system;
+        let document = move |view: &dyn View| site(view, system, gone).map_err(unreadable);
+        let document = node.site().read(document).await.unwrap().unwrap();
+        let document = SiteDocument { state: SiteState::Expelled, ..document };
+        declare(node.site(), "", gone, document).await.unwrap();
+    }
+    for node in [0, 2, 0, 2].map(|n| &world.sites[n]) {
+        // It waits for what it has heard of.
+        let tried =
+            tokio::time::timeout(Duration::from_secs(5), node.put_if(BUCKET, "lock", "again", absent()));
+        let won = tried.await.is_ok_and(|decided| decided.is_ok());
+        assert!(!won, "it was decided elsewhere, and won once more");
+    }
+    drop(held);
+    for node in [0, 2].map(|n| &world.sites[n]) {
+        loses(node, "lock").await;
+        assert_eq!(node.get(BUCKET, "lock").await.unwrap(), "far");
     }
     world.stop().await;
 }
