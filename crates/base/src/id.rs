@@ -55,9 +55,9 @@ identity! {
     CredentialKeyId
 }
 
-/// A text that is not 32 hexadecimal digits.
+/// A text that is not as many hexadecimal digits as it has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an identity is 32 hexadecimal digits")]
+#[error("not hexadecimal digits, two for each byte: an identity has 32 of them, the name of a chunk 64")]
 pub struct InvalidId;
 
 /// Who wrote: a node in one of its lives. The incarnation is drawn at each process start that writes, so a

@@ -14,11 +14,13 @@ const EPOCH: u64 = 1970;
 
 /// Days since 1970-01-01; `None` before it or for what is no date.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(EPOCH..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    if !(EPOCH..=9999).contains(&year) {
         return None;
     }
     let date = Date { year: year.cast_signed(), month: month.cast_signed(), day: day.cast_signed() };
-    u64::try_from(date.days()).ok()
+    // A day that its month does not have would be one of the next.
+    let days = Some(date.days()).filter(|&days| Date::of_days(days) == date)?;
+    u64::try_from(days).ok()
 }
 
 /// The date of a time in seconds since 1970, as numbers to write.
@@ -193,6 +195,9 @@ mod tests {
             "2023111aT221320Z",
             "20231114T251320Z",
             "20231114 221320Z",
+            "20230229T221320Z",
+            "20231131T221320Z",
+            "20231300T221320Z",
             "é0231114T22132Z",
         ] {
             assert_eq!(parse_amz(text), None, "{text}");
@@ -209,6 +214,7 @@ mod tests {
             "Tuesday, 14-11-23 22:13:20 GMT",
             "Tue Nov 14 22:13:20",
             "Tue Nov 32 22:13:20 2023",
+            "Tue, 31 Feb 2023 22:13:20 GMT",
         ] {
             assert_eq!(parse_http(text), None, "{text}");
         }
