@@ -121,7 +121,7 @@ pub(crate) async fn step(site: &Arc<Site>, below: &Below) -> Outcome<bool> {
             Err(why) => failed.push(why),
         }
     }
-    asking.nobody(site, &failed)?;
+    asking.nobody(site, &failed.into())?;
     Err(refusal::unreachable("no other site is a member of the bucket"))
 }
 

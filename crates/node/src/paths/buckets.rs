@@ -19,6 +19,7 @@ use skerry_model::{Entry, space};
 
 use super::bucket::{Bucket, Declared, refused_claim};
 use super::declared::{self, Reached};
+use super::members::Failed;
 use super::register::{self, Ungiven, Wished};
 use super::{home, members, refusal, shape, tenure, unfinished};
 use crate::config::Copies;
@@ -353,7 +354,7 @@ impl BucketService for Buckets {
 /// Whoever deletes a bucket that is not kept here must hear from a member that it is empty; what that one had seen.
 async fn empty_elsewhere(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Vector> {
     let asking = members::nearest(site, bucket).await?;
-    let mut failed = Vec::new();
+    let mut failed = Failed::default();
     for &member in &asking.sites {
         match empty_at(site, bucket, member).await {
             Ok(Response::Size { vector, .. }) => return Ok(vector),
@@ -362,7 +363,7 @@ async fn empty_elsewhere(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Vector> {
             }
             Ok(Response::NotMember) => site.refuted(bucket.id, member),
             Ok(Response::Joining) => failed.push(members::joining(site, member)),
-            Ok(Response::Refused { code, message }) => return Err(refusal::relayed(&code, message)),
+            Ok(Response::Refused { code, message }) => failed.refused(&code, message),
             Ok(_) => failed.push(format!("{} answered something else", site.peers.roster.name(member))),
             Err(error) => failed.push(format!("{}: {error}", site.peers.roster.name(member))),
         }

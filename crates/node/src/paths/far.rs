@@ -19,7 +19,7 @@ use skerry_model::{Object, Record, space};
 
 use super::dead::{self, Denied, Said};
 use super::get::{Found, Wanted};
-use super::members::{self, Asking};
+use super::members::{self, Asking, Failed};
 use super::refusal;
 use super::seek::Offer;
 use super::source::Chunks;
@@ -128,7 +128,7 @@ async fn race(
     question: &Request,
     is_unknown: bool,
 ) -> Outcome<Option<Heard>> {
-    let (mut failed, mut joining) = (Vec::new(), Vec::new());
+    let (mut failed, mut joining) = (Failed::default(), Vec::new());
     let mut absent = None;
     let mut absence = Absence::new(asking.missing.clone());
     let mut rest: VecDeque<SiteId> = asking.sites.iter().copied().collect();
@@ -161,7 +161,7 @@ async fn race(
                     joining.push(member);
                     failed.push(members::joining(site, member));
                 }
-                Ok((Response::Refused { code, message }, _)) => return Err(refusal::relayed(&code, message)),
+                Ok((Response::Refused { code, message }, _)) => failed.refused(&code, message),
                 Ok(_) => failed.push(format!("{} answered something else", name())),
                 Err(error) => failed.push(format!("{}: {error}", name())),
             }

@@ -16,7 +16,7 @@ use skerry_model::Record;
 use skerry_model::space::{self, Cursor};
 
 use super::bucket::Bucket;
-use super::members::{self, Asking};
+use super::members::{self, Asking, Failed};
 use super::{newer, refusal, shape, within};
 use crate::peers::message::{List, Listed, Page, Request, Response, Which};
 use crate::site::{Site, unreadable};
@@ -171,13 +171,13 @@ async fn page(
 }
 
 async fn far(site: &Arc<Site>, asking: &Asking, request: &Request) -> Outcome<(Option<SiteId>, Page)> {
-    let mut failed = Vec::new();
+    let mut failed = Failed::default();
     for &member in &asking.sites {
         match site.peers.call(member, request).await.map(|answer| answer.response) {
             Ok(Response::Page(page)) => return Ok((Some(member), page)),
             Ok(Response::NotMember) => site.refuted(asking.bucket, member),
             Ok(Response::Joining) => failed.push(members::joining(site, member)),
-            Ok(Response::Refused { code, message }) => return Err(refusal::relayed(&code, message)),
+            Ok(Response::Refused { code, message }) => failed.refused(&code, message),
             Ok(_) => failed.push(format!("{} answered something else", site.peers.roster.name(member))),
             Err(error) => failed.push(format!("{}: {error}", site.peers.roster.name(member))),
         }

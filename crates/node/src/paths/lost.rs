@@ -334,7 +334,7 @@ async fn hear_versions(site: &Arc<Site>, wanted: &Wanted) -> Outcome<()> {
             Err(error) => failed.push(format!("{name}: {error}")),
         }
     }
-    asking.nobody(site, &failed)
+    asking.nobody(site, &failed.into())
 }
 
 /// Why a body is gone: which sites were lost, and when that was said.

@@ -40,6 +40,31 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Sites that are named because they may be members: a refusal is read by people.
 const NAMED: usize = 16;
 
+/// Why those that were asked did not answer.
+#[derive(Debug, Default)]
+pub(crate) struct Failed {
+    reasons: Vec<String>,
+    /// What the first said that would not answer, for reasons of its own: a budget, no room, a damaged disk.
+    refused: Option<ServiceError>,
+}
+
+impl From<Vec<String>> for Failed {
+    fn from(reasons: Vec<String>) -> Self {
+        Self { reasons, refused: None }
+    }
+}
+
+impl Failed {
+    pub(crate) fn push(&mut self, reason: String) {
+        self.reasons.push(reason);
+    }
+
+    /// Another may have what this one does not give. If nobody answers these words count, which say what to do.
+    pub(crate) fn refused(&mut self, code: &str, message: String) {
+        self.refused.get_or_insert_with(|| refusal::relayed(code, message));
+    }
+}
+
 /// Whom to ask, and what an empty answer means.
 pub(crate) struct Asking {
     /// About which bucket.
@@ -72,8 +97,11 @@ impl Asking {
     }
 
     /// All who could be asked failed, or there was nobody: is "there is nothing" the truth?
-    pub(crate) fn nobody(&self, site: &Site, failed: &[String]) -> Outcome<()> {
-        let mut reasons = failed.to_vec();
+    pub(crate) fn nobody(&self, site: &Site, failed: &Failed) -> Outcome<()> {
+        if let Some(refused) = &failed.refused {
+            return Err(refused.clone());
+        }
+        let mut reasons = failed.reasons.clone();
         let silent = |silent: &SiteId| {
             let (name, why) = (site.peers.roster.name(*silent), site.peers.apart(*silent));
             format!("{name} cannot be reached: {why}")
@@ -367,7 +395,7 @@ pub(crate) fn catch_up<'a>(
                 let asking = nearest(site, bucket).await?;
                 let (goal, answered) = seen_by(site, bucket.id, &asking.sites).await;
                 if answered == 0 {
-                    asking.nobody(site, &[])?;
+                    asking.nobody(site, &Failed::default())?;
                 }
                 seen(site, bucket.id, &goal).await
             }

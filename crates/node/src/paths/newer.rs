@@ -15,6 +15,7 @@ use skerry_model::{Record, space};
 
 use super::dead::{self, Denied, Said};
 use super::get::{Found, Wanted};
+use super::members::Failed;
 use super::{far, heard, members, refusal, within};
 use crate::peers::message::{Part, Request, Response};
 use crate::site::{Site, unreadable};
@@ -140,7 +141,7 @@ fn has_seen(response: &Response, dot: Dot) -> bool {
 #[derive(Default)]
 struct Heard {
     answered: usize,
-    failed: Vec<String>,
+    failed: Failed,
     /// What those said that have it.
     said: Vec<Said>,
     /// Those that have nothing.
@@ -214,7 +215,7 @@ impl Heard {
             }
             Response::NotMember => site.refuted(wanted.bucket.id, member),
             Response::Joining => self.failed.push(members::joining(site, member)),
-            Response::Refused { code, message } => return Err(refusal::relayed(&code, message)),
+            Response::Refused { code, message } => self.failed.refused(&code, message),
             _ => self.failed.push(format!("{} answered something else", site.peers.roster.name(member))),
         }
         Ok(())

@@ -71,6 +71,54 @@ async fn reads_stop_at_their_share_of_a_budget_and_say_when_it_returns() {
     world.stop().await;
 }
 
+/// Reads at another site until this one's budget is used up for them.
+async fn spend_on_reads(spent: &TestSite, other: &TestSite) {
+    let bucket = format!("spent-by-{}", spent.site().called());
+    spent.create_bucket(&bucket).await.unwrap();
+    other.until("it is known", || async { other.site().bucket(&bucket).await.unwrap().is_some() }).await;
+    for n in 0..100 {
+        let key = format!("{n}");
+        spent.put(&bucket, &key, noise(30_000, n)).await.unwrap();
+        if let Err(refused) = other.get(&bucket, &key).await {
+            assert!(refused.message().contains("used up for reads"), "{refused}");
+            return;
+        }
+    }
+    panic!("it is not used up");
+}
+
+/// Whichever of two members is asked first: the other one has it, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_refuses_is_no_reason_not_to_ask_the_next() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    for (spent, other, buckets) in [(one, two, ["a-1", "a-2"]), (two, one, ["b-1", "b-2"])] {
+        for bucket in buckets {
+            spent.create_bucket(bucket).await.unwrap();
+            for n in 0..20 {
+                spent.put(bucket, &format!("{n:02}"), noise(2_000, n)).await.unwrap();
+            }
+            let lists =
+                |at| async move { TestSite::list(at, bucket).await.is_ok_and(|keys| keys.len() == 20) };
+            other.until("it is known", || lists(other)).await;
+            for n in 0..20 {
+                assert_eq!(other.get(bucket, &format!("{n:02}")).await.unwrap(), noise(2_000, n));
+            }
+            let id = other.site().bucket(bucket).await.unwrap().unwrap().id;
+            other.until("it is a member", || async { other.site().is_complete(id) }).await;
+            let members =
+                || async { three.site().drive.ask(move |machine, _| machine.members(id).len()).await };
+            three.until("it knows both", || async { members().await == Some(2) }).await;
+        }
+        spent.services().admin.set_uplink(budget(1_000_000)).await.unwrap();
+        spend_on_reads(spent, other).await;
+        assert_eq!(three.get(buckets[0], "00").await.unwrap(), noise(2_000, 0));
+        assert_eq!(three.list(buckets[1]).await.unwrap().len(), 20);
+        spent.services().admin.set_uplink(UplinkRequest { budget: None }).await.unwrap();
+    }
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_budget_that_cannot_be_is_refused_with_what_would_do() {
     let world = TestWorld::new(1).await;
