@@ -135,7 +135,6 @@ fn a_dry_run_looks_first_and_says_what_follows() {
             &["bucket", "join", "photos", "--when", "never"],
             "set when a read makes this site a member of photos: never",
         ),
-        (&["bucket", "leave", "photos"], "leave the bucket photos"),
         (&["bucket", "pin", "photos", "--prefix", "a/"], "pin what lies below \"a/\" in photos"),
         (&["bucket", "home", "photos", "--to", "site-2"], "move the home of photos to site-2"),
         (&["key", "create"], "make an access key"),
@@ -147,6 +146,9 @@ fn a_dry_run_looks_first_and_says_what_follows() {
         let (code, out, err) = at_one(&demo, &[line, &["--dry-run"]].concat());
         assert_eq!((code, out.trim()), (0, format!("would {act}").as_str()), "{line:?}: {err}");
     }
+    // What the act would refuse its dry run refuses.
+    let (code, _, err) = at_one(&demo, &["bucket", "leave", "photos", "--dry-run"]);
+    assert!(code == 5 && err.contains("site-1 is the home of photos"), "{err}");
     let (_, _, err) = at_one(&demo, &["site", "expel", "site-2", "--dry-run"]);
     assert!(err.contains(&key), "what its disk knows is said before: {err}");
     let (code, _, err) = at_one(&demo, &["site", "expel", "site-2"]);

@@ -213,8 +213,8 @@ fn a_disk_that_was_put_back_is_found_out_and_a_seat_is_not_given_twice() {
     // A filled seat is nobody else's, unless it is said; a seat has a number; a further node is no site.
     let refused = site.invite("lisbon-4", 1, &[]).unwrap_err();
     assert!(refused.contains("is filled by lisbon-2"), "{refused}");
-    assert!(site.invite("lisbon-4", 7, &[]).unwrap_err().contains("1 to 3"));
-    assert!(site.invite("lisbon-4", 3, &["--replace"]).unwrap_err().contains("vacant"));
+    assert!(site.invite("lisbon-4", 7, &[]).unwrap_err().contains("1..=3"));
+    assert!(site.invite("lisbon-4", 3, &["--replace"]).unwrap_err().contains("no seat 3"));
 
     // A snapshot of a node's disk, and then a promise that the snapshot does not have.
     site.stop(2);

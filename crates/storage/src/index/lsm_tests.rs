@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use skerry_base::kv::{Batch, Table, ViewError};
 
-use super::{INLINE, Lsm, NODE, RUNS_MAX, failed, resident, unreadable};
+use super::{INLINE, Lsm, NODE, RUNS_MAX, RUNS_MERGED, failed, resident, unreadable};
 use crate::index::rows::Part;
 use crate::index::{Index, Refused};
 use crate::{Settings, StorageError};
@@ -432,7 +432,8 @@ fn nothing_is_left(folder: &std::path::Path, index: &Lsm) -> bool {
 fn a_merge_that_meets_damage_leaves_nothing_and_is_not_tried_again() {
     let folder = tempfile::tempdir().unwrap();
     let index = opened(folder.path());
-    (1..=12).for_each(|mark| long_run(&index, mark));
+    let runs = u64::from(RUNS_MERGED);
+    (1..=runs).for_each(|mark| long_run(&index, mark));
     let newest = index.shared.tree.next_table_id() - 1;
     let table = folder.path().join(format!("index/tables/{newest}"));
     let mut bytes = std::fs::read(&table).unwrap();
@@ -440,7 +441,7 @@ fn a_merge_that_meets_damage_leaves_nothing_and_is_not_tried_again() {
     bytes[last] ^= 1;
     std::fs::write(&table, bytes).unwrap();
     let mut failed = 0;
-    for mark in 13..30 {
+    for mark in runs + 1..runs + 18 {
         match index.tend(None) {
             Err(StorageError::Index(_)) => failed += 1,
             other => other.unwrap(),
@@ -671,14 +672,14 @@ fn small_runs_are_merged_with_each_other_while_the_level_below_is_much_larger() 
             index.merge_due().unwrap();
         }
     };
-    say(11);
-    assert_eq!(runs(), 11);
+    say(RUNS_MERGED - 1);
+    assert_eq!(runs(), usize::from(RUNS_MERGED) - 1);
     say(1);
     assert_eq!((runs(), below(&index)), (1, before.clone()), "folded, and nothing else is written again");
-    assert_eq!(value_of(&index, 700), [12; 90], "the newest holds");
-    say(11);
+    assert_eq!(value_of(&index, 700), [RUNS_MERGED; 90], "the newest holds");
+    say(RUNS_MERGED - 1);
     assert_eq!((runs(), below(&index)), (1, before.clone()));
-    assert_eq!(value_of(&index, 700), [23; 90]);
+    assert_eq!(value_of(&index, 700), [2 * RUNS_MERGED - 1; 90]);
     assert_eq!(value_of(&index, 701), [701_u64 as u8; 90], "the others are as they were");
     // What was folded is one run, and is not folded again for itself.
     let version = index.shared.tree.current_version().id();
