@@ -52,8 +52,10 @@ impl Scrub {
         if look::dry_run(&globals, act, about).await? {
             return Ok(Exit::Done);
         }
+        // Before the act: an error behind it would say that it failed.
+        let called = site.called().await?;
         let report: ScrubReport = site.client.post(PATH, &request).await?;
-        show(&site.called().await?, &report, &globals)?;
+        show(&called, &report, &globals)?;
         Ok(Exit::Done)
     }
 }

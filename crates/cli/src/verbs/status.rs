@@ -167,8 +167,11 @@ fn row((site, answer): &Answered<'_>) -> Vec<String> {
         Err(failure) if failure.exit == Exit::Refused => {
             return vec![site.name.clone(), endpoint, "refused".into()];
         }
-        // The note says what is wrong with how it was asked.
-        Err(_) => return vec![site.name.clone(), endpoint, "not asked".into()],
+        // The note says what is wrong, with how it was asked or with what it answered.
+        Err(failure) => {
+            let state = if failure.exit == Exit::Usage { "not asked" } else { "failed" };
+            return vec![site.name.clone(), endpoint, state.into()];
+        }
     };
     let state = match (report.cut, report.duty.as_str(), report.storage.full) {
         (true, ..) => "cut".into(),

@@ -34,8 +34,11 @@ impl Feed {
             bucket.check_at = Some(on_the_grid(cx.now.after(bucket.check_every), self.phase));
             bucket.check_every = (bucket.check_every * 2).min(cx.peers.check_max());
         }
-        for (site, buckets) in plan {
+        for (site, mut buckets) in plan {
             self.check(site, &buckets, true, cx);
+            // Who does not take what is told (it is full) is told the same again: not always of the same buckets.
+            let first = ((draw * buckets.len() as f64) as usize).min(buckets.len());
+            buckets.rotate_left(first);
             let mut told = 0;
             for id in buckets {
                 // The next check tells the rest: who was told says the same, and is not told again.
@@ -70,7 +73,7 @@ impl Feed {
         entries: &[(BucketId, u64)],
         cx: &mut Context<'_>,
     ) {
-        let (mut same, mut told) = (Vec::new(), 0);
+        let (mut same, mut told, mut loose) = (Vec::new(), 0, 0);
         for (id, theirs) in entries {
             let id = *id;
             // The next check brings the rest: by then what was told is equal.
@@ -95,7 +98,9 @@ impl Feed {
                 told += vector.len();
                 cx.send(from, Message::News { bucket: id, vector: Vector::clone(&vector) });
             }
-            told += self.tell_loose(id, from, cx);
+            if loose <= limits::ORIGINS_TOLD {
+                loose += self.tell_loose(id, from, cx);
+            }
         }
         if !listen && !same.is_empty() && self.hearing.answers(from, cx.now) {
             self.check(from, &same, false, cx);

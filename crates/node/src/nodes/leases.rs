@@ -68,20 +68,25 @@ impl Site {
     }
 }
 
-/// Asks the others for the heads of a key, or one version of it, until one says what it has under a lease; and which one.
+/// Asks the others for the heads of a key, or one version of it, until one says what it has under a lease; and which one. That
+/// there is nothing is the word of one that has seen this goal.
 pub(crate) async fn heads(
     site: &Arc<Site>,
     bucket: BucketId,
     key: &str,
     version: Option<space::VersionId>,
+    goal: &Vector,
 ) -> Option<(SiteId, Vec<Record>)> {
     for (member, node) in site.leased_others() {
+        // Before the question: what comes there after its answer is not in it.
+        let has_seen = has_seen(site, member, bucket, goal).await;
         let question = Ask::Heads { bucket, key: key.into(), version: version.map(write::which) };
         let Ok(Told::Heads(records)) = ask(site, node, question, PATIENCE).await else { continue };
         let admitted = |bytes: &bytes::Bytes| {
             Record::admit(bytes).ok().filter(|record| record.bucket == bucket && record.key == key)
         };
-        if let Some(records) = records.iter().map(admitted).collect() {
+        let records: Option<Vec<Record>> = records.iter().map(admitted).collect();
+        if let Some(records) = records.filter(|records| has_seen || !records.is_empty()) {
             return Some((member, records));
         }
     }

@@ -330,6 +330,7 @@ async fn hear_versions(site: &Arc<Site>, wanted: &Wanted) -> Outcome<()> {
                 }
                 return far::keep(site, wanted.bucket.id, (), records).await;
             }
+            Ok(Response::Refused { message, .. }) => failed.push(format!("{name}: {message}")),
             Ok(_) => failed.push(format!("{name} does not follow the bucket")),
             Err(error) => failed.push(format!("{name}: {error}")),
         }

@@ -25,7 +25,7 @@ use super::bucket::Bucket;
 use super::dead::{self, Said};
 use super::get::{Found, Wanted};
 use super::write::Written;
-use super::{far, heard, refusal, scope, seen};
+use super::{far, refusal, scope, seen};
 use crate::copies::look::is_here;
 use crate::nodes::{self, Load};
 use crate::peers::message::{Hold, List, Page, Request};
@@ -224,14 +224,11 @@ pub(crate) fn asks(site: &Site, mode: &ReadMode) -> bool {
 /// one has nothing is an answer to a reader who has seen this goal if it has seen that, too.
 pub(crate) async fn find(site: &Arc<Site>, wanted: &Wanted, goal: &Vector) -> Outcome<Option<Found>> {
     let id = wanted.bucket.id;
-    let Some((node, heard)) = nodes::heads(site, id, &wanted.key, wanted.version).await else {
+    let Some((node, heard)) = nodes::heads(site, id, &wanted.key, wanted.version, goal).await else {
         return Ok(None);
     };
     let said = Said::of(node, &heard);
     let (is_nothing, exists) = (heard.is_empty(), heard.iter().any(|record| record.object().is_some()));
-    if is_nothing && !goal.is_empty() && !heard::seen_by(site, id, &[node]).await.0.includes(goal) {
-        return Ok(None);
-    }
     let (local, heads) = (wanted.clone(), heard.clone());
     let found = site.read(move |view| {
         let (_, merged) = seen::laid_over(view, id, &heads)?;

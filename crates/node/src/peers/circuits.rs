@@ -34,8 +34,8 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Bytes of an answer.
 const ANSWER_BYTES: usize = 1 << 10;
 /// Chunks that are fetched for others at once.
-const THROUGH: usize = 8;
-/// Of those, kept from each site for others: a slow line may have a place for minutes.
+const THROUGH: usize = 10;
+/// Of those, kept from each site for others: a slow line may have a place for minutes. A reader asks for eight at once.
 const THROUGH_OF_OTHERS: usize = 2;
 /// Sites that a refusal names.
 const NAMED: usize = 8;

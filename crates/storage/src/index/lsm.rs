@@ -451,7 +451,7 @@ impl Lsm {
     }
 
     /// Merges the runs of the first level with each other where the next one is much larger: of small runs (a collector flushes to
-    /// give space back) twelve say little, and it would be written again for each twelve. The library puts what it has merged in
+    /// give space back) sixteen say little, and it would be written again for each sixteen. The library puts what it has merged in
     /// front of what was flushed meanwhile, which is newer: none is.
     fn fold(&self, one: &MutexGuard<'_, ()>) -> Result<bool, StorageError> {
         let version = self.shared.tree.current_version();
@@ -481,6 +481,9 @@ impl Lsm {
         if let Err(error) = merged {
             self.refusals().merges += u32::from(matches!(error, StorageError::Io { .. }));
             self.unmergeable.store(matches!(error, StorageError::Index(_)), Ordering::Relaxed);
+            // Nor do scans have it tried again: each try writes, perhaps much, before it fails.
+            self.shared.asked.store(false, Ordering::Relaxed);
+            self.shared.runs.take_paid();
             self.note_left(first);
             self.clear_up(one);
             return Err(error);

@@ -337,15 +337,13 @@ fn run(index: &Lsm, mark: u64) {
     index.checkpoint(None).unwrap();
 }
 
-/// Flushes go through, which says nothing of merges; and nothing has the merge tried again but who looks after it.
-#[test]
-fn a_merge_that_is_refused_is_counted_until_nothing_is_left_to_merge() {
-    let folder = tempfile::tempdir().unwrap();
-    let index = opened(folder.path());
+/// An index of which a table cannot be opened, which lies aside instead, after the first merge that was refused; and the last mark.
+fn refused(folder: &std::path::Path) -> (Lsm, [std::path::PathBuf; 2], u64) {
+    let index = opened(folder);
     run(&index, 1);
-    let tables = folder.path().join("index/tables");
+    let tables = folder.join("index/tables");
     let table = std::fs::read_dir(&tables).unwrap().next().unwrap().unwrap().path();
-    let aside = folder.path().join("aside");
+    let aside = folder.join("aside");
     std::fs::rename(&table, &aside).unwrap();
     std::fs::create_dir(&table).unwrap();
     let mut mark = 1;
@@ -354,6 +352,31 @@ fn a_merge_that_is_refused_is_counted_until_nothing_is_left_to_merge() {
         assert!(mark < 40);
         run(&index, mark);
     }
+    (index, [table, aside], mark)
+}
+
+/// Each try writes, perhaps much, before it fails.
+#[test]
+fn what_scans_have_paid_has_a_merge_tried_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (index, ..) = refused(folder.path());
+    assert!(!index.wants_tending());
+    let mut visit = |_: &[u8], _: &[u8]| ControlFlow::Break(());
+    for _ in 0..2 {
+        let mut scan =
+            || _ = index.read().scan(Table::Current, Bound::Unbounded, Bound::Unbounded, &mut visit);
+        let scans = (0..100_000).take_while(|_| !index.wants_tending()).inspect(|_| scan()).count();
+        assert!(scans < 100_000);
+        index.tend(None).unwrap_err();
+        assert!(!index.wants_tending(), "it failed, and what was paid for it is gone");
+    }
+}
+
+/// Flushes go through, which says nothing of merges; and nothing has the merge tried again but who looks after it.
+#[test]
+fn a_merge_that_is_refused_is_counted_until_nothing_is_left_to_merge() {
+    let folder = tempfile::tempdir().unwrap();
+    let (index, [table, aside], mut mark) = refused(folder.path());
     let refused = |merges| assert_eq!(index.refused(), Refused { flushes: 0, merges });
     refused(1);
     assert!(!index.wants_tending());

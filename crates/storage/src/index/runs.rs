@@ -50,9 +50,11 @@ impl Runs {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Somebody goes to a place in each.
+    /// Somebody goes to a place in each. Of what no merge would spare them nothing is kept.
     pub(super) fn scanned(&self) {
-        self.paid.fetch_add(SEEK_NS * self.count() as u64, Ordering::Relaxed);
+        if self.price.load(Ordering::Relaxed) < u64::MAX {
+            self.paid.fetch_add(SEEK_NS * self.count() as u64, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn are_paid(&self) -> bool {
@@ -114,6 +116,8 @@ mod tests {
             runs.note(count, &levels(bytes));
             (0..1_000_000).for_each(|_| runs.scanned());
             assert!(!runs.are_paid());
+            runs.note(2, &levels([1 << 20, 0, 0, 0]));
+            assert!(!runs.are_paid(), "nor is that paid for the next");
         }
     }
 }

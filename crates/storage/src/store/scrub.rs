@@ -202,11 +202,14 @@ impl Store {
     /// then counts it as such.
     pub fn note_come_across(&self) -> Result<Vec<DamagedChunk>, StorageError> {
         let found = std::mem::take(&mut self.live.lock().come_across);
-        let mut chunks = Vec::new();
-        for ((domain, id), why) in found {
+        let listed = found.iter().map(|(&(domain, id), why)| {
             let row = load_row(&self.view(), (domain, id))?;
-            chunks.push(DamagedChunk { domain, id, tree: row.tree, stored: row.stored, why });
-        }
+            Ok(DamagedChunk { domain, id, tree: row.tree, stored: row.stored, why: why.clone() })
+        });
+        let chunks = listed.collect::<Result<Vec<_>, StorageError>>().inspect_err(|_| {
+            // An index that does not read for a moment is no reason to forget them.
+            self.live.lock().come_across.extend(found.clone());
+        })?;
         if !chunks.is_empty() {
             self.note_damaged(chunks.clone())?;
         }
