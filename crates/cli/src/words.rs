@@ -33,18 +33,15 @@ pub(crate) fn said(text: &str) -> Result<String, String> {
 /// Who owns something, as a site takes it.
 pub(crate) fn owner(text: &str) -> Result<String, String> {
     let owner = said(text)?;
-    match owner.len() > 64 || owner.chars().any(char::is_control) {
-        true => Err("an owner has 1 to 64 letters and no control characters".into()),
-        false => Ok(owner),
-    }
+    skerry_node::check_owner(&owner).map(|()| owner)
 }
 
 /// A name for an area, as a site takes it.
 pub(crate) fn area_name(text: &str) -> Result<String, String> {
     let area = said(text)?;
-    match site_name(&area).is_err() || ["each", "all", "none", "in"].contains(&area.as_str()) {
-        true => Err("an area's name has 1 to 32 of a-z, 0-9 and single hyphens between them, and is none of each, all, none, in".into()),
-        false => Ok(area),
+    match skerry_node::is_area_name(&area) {
+        true => Ok(area),
+        false => Err("an area's name has 1 to 32 of a-z, 0-9 and single hyphens between them, and is none of each, all, none, in".into()),
     }
 }
 

@@ -135,6 +135,11 @@ fn key_status(id: &str, document: &KeyDocument, known_to: Vec<String>) -> KeySta
     }
 }
 
+/// Whether this can own something, at whatever site.
+pub fn check(asked: &str) -> Result<(), String> {
+    owner(Some(asked)).map(drop).map_err(|error| error.message().to_owned())
+}
+
 /// Whose a key or a bucket is.
 pub(crate) fn owner(asked: Option<&str>) -> Outcome<&str> {
     let owner = asked.unwrap_or(FIRST_OWNER);

@@ -58,6 +58,8 @@ mod welcome;
 mod workers;
 
 pub use buckets_admin::check as check_settings;
+pub use keys_admin::check as check_owner;
+pub use skerry_model::bucket::is_area_name;
 pub use uplink_admin::check as check_budget;
 
 #[cfg(test)]

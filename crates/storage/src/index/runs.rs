@@ -14,7 +14,7 @@ use super::dead::Level;
 
 /// What a run costs a scan, in ns: to go to a place in it, with its block in memory.
 const SEEK_NS: u64 = 3_000;
-/// What a byte that is merged costs, in ns: read, merged and written, and some wear.
+/// What a byte that is merged costs, in ns: read, merged and written, and some wear. Set by reckoning, not measured.
 const BYTE_NS: u64 = 20;
 /// What is merged at once for that, at most.
 const MOST: u64 = 1 << 30;
