@@ -36,6 +36,12 @@ fn round(store: &Store, most: u64) -> ScrubStep {
     panic!("the round does not end");
 }
 
+/// A byte of the chunk changes where it lies now.
+fn rot(disk: &FaultyDisk, store: &Store, id: ChunkId) {
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    flip(disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+}
+
 /// Several payload segments, sealed journal segments, a tree, a copy.
 fn fill(store: &Store) {
     for n in 0..40 {
@@ -119,8 +125,7 @@ fn who_puts_the_bytes_again_mends_and_the_list_survives_a_restart() {
     fill(&store);
     let bytes = body(102, 90_000);
     let id = ChunkId::of(&bytes);
-    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
-    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    rot(&disk, &store, id);
     assert_eq!(round(&store, u64::MAX).damaged.len(), 1);
     drop(store);
     let (store, _) = open(&disk, &settings);
@@ -145,8 +150,7 @@ fn what_a_read_found_and_mended_is_counted_once() {
     fill(&store);
     let bytes = body(102, 90_000);
     let id = ChunkId::of(&bytes);
-    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
-    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    rot(&disk, &store, id);
     for _ in 0..2 {
         assert!(matches!(store.read_chunk(DOMAIN, id, 0..u32::MAX), Err(ReadError::Damaged(_))));
     }
@@ -161,8 +165,7 @@ fn what_a_read_found_and_mended_is_counted_once() {
     assert_eq!((state.damaged.len(), state.found, state.mended), (0, 1, 1));
     assert_eq!(store.note_come_across().unwrap(), vec![]);
     // What the scrub finds by itself is on its list, and not found once more.
-    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
-    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    rot(&disk, &store, id);
     assert_eq!(round(&store, u64::MAX).damaged.len(), 1);
     assert_eq!(store.note_come_across().unwrap(), vec![]);
     assert_eq!(store.scrub_state().found, 2);
@@ -177,7 +180,7 @@ fn what_is_known_to_be_damaged_does_not_count_after_a_restart_and_is_mended_by_w
     let bytes = body(102, 90_000);
     let id = ChunkId::of(&bytes);
     let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
-    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    rot(&disk, &store, id);
     assert_eq!(round(&store, u64::MAX).damaged.len(), 1);
     drop(store);
     let (store, _) = open(&disk, &settings);
@@ -251,8 +254,7 @@ fn what_is_deleted_leaves_the_list() {
     let (store, _) = open(&disk, &settings);
     fill(&store);
     let id = ChunkId::of(&body(103, 90_000));
-    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
-    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    rot(&disk, &store, id);
     round(&store, u64::MAX);
     delete(&store, "large-103").unwrap();
     store.collect(NOW).unwrap();
